@@ -1,0 +1,1 @@
+"""Measurements of policies, run as commands that write `results/<name>/`."""

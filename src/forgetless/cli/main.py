@@ -1,0 +1,34 @@
+"""The `forgetless` command: the app, and errors as one line and exit code 2."""
+
+from __future__ import annotations
+
+import sys
+
+from cyclopts import App
+
+from forgetless.errors import ForgetlessError
+
+__all__ = ["app", "run"]
+
+app = App(
+    name="forgetless",
+    help="Keep LLM conversations and agents inside a token budget without losing what carries the work.",
+    version_flags=["--version"],
+)
+app.command("forgetless.cli.compact:compact_file", name="compact")
+bench = App(name="bench", help="Measure policies; each command writes a results folder.")
+app.command(bench)
+bench.command("forgetless.benchmarks.tasks.validity:validity", name="validity")
+bench.command("forgetless.benchmarks.tasks.overhead:overhead", name="overhead")
+bench.command("forgetless.benchmarks.tasks.retention:retention", name="retention")
+
+
+def run() -> None:
+    """Run the command line; an error of ours is one line on stderr and exit code 2."""
+    try:
+        app()
+    except ForgetlessError as error:
+        print(f"forgetless: {error}", file=sys.stderr)
+        raise SystemExit(2) from None
+    except BrokenPipeError:
+        raise SystemExit(1) from None

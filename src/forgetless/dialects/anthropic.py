@@ -1,0 +1,111 @@
+"""Anthropic Messages: content blocks, `tool_use` answered by `tool_result` in the next user message."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from forgetless.dialects.base import Body, Request, block_list, ident, mapping, messages_of
+from forgetless.dialects.blocks import part, text_block
+from forgetless.errors import RequestError
+from forgetless.messages import Call, Media, Message, Opaque, Part, Result, Text, Thinking, Wire
+
+__all__ = ["Anthropic"]
+
+_COUNTED = ("tools", "output_format", "output_config")
+
+
+class Anthropic:
+    """The dialect `anthropic`."""
+
+    name = "anthropic"
+
+    def parse(self, body: Body) -> Request:
+        """Parse a body or a list of messages.
+
+        Raises:
+            RequestError: names the message that is not one of this dialect.
+        """
+        messages = [_message(wire, index) for index, wire in enumerate(messages_of(body, "messages"))]
+        if not isinstance(body, Mapping):
+            return Request(tuple(messages), 0, (), body)
+        fixed = tuple(body[k] for k in _COUNTED if body.get(k))
+        if not body.get("system"):
+            return Request(tuple(messages), 0, fixed, body)
+        system = Message("system", _content(body["system"], -1))
+        return Request((system, *messages), -1, fixed, body)
+
+    def emit(self, request: Request, messages: Sequence[Message]) -> Any:
+        """Emit `messages` in the shape of `request.body`."""
+        listed = messages[1:] if request.start else messages
+        wires = [_wire(message) for message in listed]
+        if not isinstance(request.body, Mapping):
+            return wires
+        head = {"system": _blocks(messages[0].parts)} if request.start else {}
+        return {**request.body, **head, "messages": wires}
+
+
+def _message(wire: object, index: int) -> Message:
+    wire = mapping(wire, "a message", index)
+    role, content = wire.get("role"), wire.get("content")
+    if role not in ("user", "assistant", "system"):
+        raise RequestError(f"role {role!r} is not one of dialect 'anthropic'", message=index)
+    if type(content) is str:
+        return Message(role, (Text(content),), wire)
+    return Message(role, _content(content, index), wire)
+
+
+def _content(content: object, index: int) -> tuple[Part, ...]:
+    if content is None:
+        return ()
+    if isinstance(content, str):
+        return (Text(content),)
+    return tuple(_part(block, index) for block in block_list(content, "content", index))
+
+
+def _part(block: Wire, index: int) -> Part:
+    match block["type"]:
+        case "tool_use":
+            given = block.get("input")
+            return Call(ident(block, "id"), ident(block, "name"), given if isinstance(given, Mapping) else {}, block)
+        case "tool_result":
+            inner = _content(block.get("content"), index)
+            # References load tools into the conversation: text in their place would unload them.
+            fixed = any(isinstance(p, Opaque) for p in inner)
+            return Result(ident(block, "tool_use_id"), inner, block, fixed)
+        case "thinking":
+            return Thinking(ident(block, "thinking"), block)
+        case "redacted_thinking":
+            return Thinking("", block, len(ident(block, "data")))
+        case _:
+            return part(block)
+
+
+def _wire(message: Message) -> dict[str, Any]:
+    wire = dict(message.wire) if message.wire is not None else {"role": message.role}
+    if message.parts or "content" not in wire:
+        wire["content"] = _blocks(message.parts)
+    return wire
+
+
+def _blocks(parts: Sequence[Part]) -> Any:
+    match parts:
+        case [Text(text=text, wire=None)]:
+            return text
+        case _:
+            return [_block(p) for p in parts]
+
+
+def _block(part_: Part) -> Wire:
+    match part_:
+        case Text():
+            return text_block(part_)
+        case Media(block=block) | Opaque(block=block) | Thinking(wire=block):
+            return block
+        case Call(wire=None):
+            return {"type": "tool_use", "id": part_.id, "name": part_.name, "input": part_.arguments}
+        case Call(wire=block):
+            return block
+        case Result(content=content, wire=block):
+            result = dict(block) if block is not None else {"type": "tool_result", "tool_use_id": part_.id}
+            return {**result, "content": _blocks(content)} if content else result

@@ -1,0 +1,142 @@
+"""What a dialect is: one provider's wire format, parsed into messages and emitted again without loss."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeAlias
+
+from forgetless.errors import RequestError
+from forgetless.messages import Message, Wire
+
+__all__ = ["Body", "Dialect", "Request", "block_list", "detect", "ident", "mapping", "messages_of"]
+
+Body: TypeAlias = Mapping[str, Any] | Sequence[Mapping[str, Any]]
+"""A whole request body, or its bare list of messages (chat, anthropic) or items (responses)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A parsed request.
+
+    Attributes:
+        messages: a system prompt that stands outside the message list comes first.
+        start: index of the first message: -1 with such a system prompt, else 0.
+        fixed: the values of the body that a provider counts as input besides messages: tool schemas and the like.
+        body: what it was parsed from.
+    """
+
+    messages: tuple[Message, ...]
+    start: int
+    fixed: tuple[Any, ...]
+    body: Body
+
+    @property
+    def model(self) -> str | None:
+        """The model asked for, where the body names one."""
+        model = self.body.get("model") if isinstance(self.body, Mapping) else None
+        return model if isinstance(model, str) else None
+
+    @property
+    def reply_tokens(self) -> int:
+        """Most tokens that the reply may take, or 0 where the body does not say."""
+        if isinstance(self.body, Mapping):
+            for name in ("max_completion_tokens", "max_output_tokens", "max_tokens"):
+                if isinstance(value := self.body.get(name), int):
+                    return value
+        return 0
+
+
+class Dialect(Protocol):
+    """One wire format. `emit(parse(body), parse(body).messages)` equals `body`."""
+
+    name: str
+
+    def parse(self, body: Body) -> Request:
+        """Messages and all else that counts.
+
+        Raises:
+            RequestError: the body is not of this dialect; names the message.
+        """
+
+    def emit(self, request: Request, messages: Sequence[Message]) -> Any:
+        """A body of the same shape as `request.body` with `messages` in the place of its own."""
+
+
+def messages_of(body: Body, key: str) -> Sequence[Any]:
+    """The list under `key` of a whole body, or the body itself when it is a bare list."""
+    found = body.get(key) if isinstance(body, Mapping) else body
+    if not isinstance(found, Sequence) or isinstance(found, str):
+        raise RequestError(f"{key!r} must be a list, not {type(found).__name__}")
+    return found
+
+
+def mapping(value: object, what: str, index: int) -> Wire:
+    """`value` when it is a mapping.
+
+    Raises:
+        RequestError: it is not.
+    """
+    if not isinstance(value, Mapping):
+        raise RequestError(f"{what} must be an object, not {type(value).__name__}", message=index)
+    return value
+
+
+def block_list(value: object, what: str, index: int) -> Iterable[Wire]:
+    """The blocks of a content list, each a mapping with a `type`.
+
+    Raises:
+        RequestError: it is no list, or one of them is no such mapping.
+    """
+    if not isinstance(value, Sequence) or isinstance(value, str):
+        raise RequestError(f"{what} must be a string or a list, not {type(value).__name__}", message=index)
+    for block in value:
+        if not isinstance(mapping(block, f"each part of {what}", index).get("type"), str):
+            raise RequestError(f"a part of {what} has no 'type'", message=index)
+        yield block
+
+
+def ident(wire: Wire, key: str) -> str:
+    """An id; missing ones become "", which no call has, so that the pair shows as broken and not as an error here."""
+    value = wire.get(key)
+    return value if isinstance(value, str) else ""
+
+
+_ANTHROPIC = frozenset(
+    {"tool_use", "tool_result", "thinking", "redacted_thinking", "server_tool_use", "document", "image", "search_result"}
+)
+_CHAT = frozenset({"image_url", "input_audio", "file", "refusal"})
+
+
+def detect(body: Body) -> str:
+    """The name of the dialect that a body or a list of messages is written in; `chat` where nothing tells."""
+    if isinstance(body, Mapping):
+        if "input" in body or "previous_response_id" in body:
+            return "responses"
+        tools = body.get("tools")
+        schemas = isinstance(tools, list) and any(isinstance(t, Mapping) and "input_schema" in t for t in tools)
+        if "system" in body or "anthropic_version" in body or schemas:
+            return "anthropic"
+        body = messages_of(body, "messages")
+    for message in body:
+        if isinstance(message, Mapping) and (name := _told(message)):
+            return name
+    return "chat"
+
+
+def _told(message: Wire) -> str | None:
+    """The dialect that one message gives away, if it does; a system message may be of two."""
+    if isinstance(message.get("type"), str):
+        return "responses"
+    if message.get("role") in ("tool", "function") or "tool_calls" in message:
+        return "chat"
+    content = message.get("content")
+    if isinstance(content, Sequence) and not isinstance(content, str):
+        kinds = {block.get("type") for block in content if isinstance(block, Mapping)}
+        if kinds & _ANTHROPIC:
+            return "anthropic"
+        if kinds & _CHAT:
+            return "chat"
+        if any(isinstance(kind, str) and kind.startswith(("input_", "output_")) for kind in kinds):
+            return "responses"
+    return None

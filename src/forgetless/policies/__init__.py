@@ -1,0 +1,1 @@
+"""Policies, one module each, loaded by name through `forgetless.registry`."""

@@ -1,0 +1,236 @@
+"""What every policy stands on: the protocols, the ledger, what must stay, and how a context is put together.
+
+A policy is lazy when it acts only above the budget: under it the output is the input, and its own output is a fixed
+point. An eager policy (the papers' own forms) rewrites at every call. `Policy.lazy` says which.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol, TypeAlias
+
+from forgetless.errors import BudgetError
+from forgetless.messages import Message
+from forgetless.units import Unit, join
+
+__all__ = [
+    "Context",
+    "Entry",
+    "Form",
+    "Policy",
+    "Rewriter",
+    "Scorer",
+    "assemble",
+    "capacity",
+    "fits",
+    "floor",
+    "last_user",
+    "opener",
+    "whole",
+]
+
+Form: TypeAlias = Literal["raw", "compressed", "omitted", "instruction"]
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """What became of one unit.
+
+    Attributes:
+        unit: index of the unit.
+        messages: indices of the input messages that it holds; -1 is a system prompt outside the list.
+        form: `raw`, `compressed` or `omitted`; `instruction` for a sentence pinned out of a message.
+        pinned: whether it had to stay.
+        score: what the policy thought of it, where it scores.
+        reason: why: `system`, `pinned`, `last_user`, `open`, `opener` for what had to stay, `fits` where nothing
+            had to go, else the policy's own word, such as `masked` or `over_budget`.
+        tokens_before: what it cost.
+        tokens_after: what it costs now; 0 when omitted.
+    """
+
+    unit: int
+    messages: tuple[int, ...]
+    form: Form
+    pinned: bool
+    score: float | None
+    reason: str
+    tokens_before: int
+    tokens_after: int
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What the model will see, with its ledger.
+
+    Attributes:
+        messages: in order, ready for a dialect to emit.
+        ledger: one entry for each unit, in the order of the units.
+        tokens: of `messages`.
+        budget: most tokens allowed for `messages`.
+        instructions: standing instructions found and pinned, word for word.
+        reused_tokens: tokens at the start that equal the start of the session's previous context.
+    """
+
+    messages: tuple[Message, ...]
+    ledger: tuple[Entry, ...]
+    tokens: int
+    budget: int
+    instructions: tuple[str, ...] = ()
+    reused_tokens: int = 0
+
+
+class Policy(Protocol):
+    """Units and a budget in, a context within the budget out. A stateless value."""
+
+    @property
+    def lazy(self) -> bool:
+        """Whether it leaves everything as it is under the budget."""
+
+    def __call__(self, units: Sequence[Unit], budget: int, query: Unit | None = None) -> Context:
+        """Build the context.
+
+        Args:
+            units: the whole conversation, oldest first; never mutated.
+            budget: most tokens of the messages, tool schemas not included.
+            query: what to select for; the last user unit when None.
+
+        Raises:
+            BudgetError: what must stay does not fit.
+        """
+
+
+class Scorer(Protocol):
+    """One score per unit, higher is worth more; `Select` does the rest."""
+
+    def __call__(self, units: Sequence[Unit], query: Unit | None = None) -> Sequence[float]:
+        """Scores in the order of `units`, finite and not negative."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """A model's reply as the caller may see it: the memory that the model writes for itself taken out."""
+
+    message: Message
+    usage: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Rewriter(Protocol):
+    """A policy whose model keeps its own memory, such as CCM: one step before a model call, one after."""
+
+    def prompt(self, units: Sequence[Unit], memory: str, budget: int) -> Context:
+        """The context for the next call: task, memory and newest observation."""
+
+    def absorb(self, reply: Message, memory: str) -> tuple[Reply, str]:
+        """Split a model's reply into what the caller sees and the new memory."""
+
+
+def last_user(units: Sequence[Unit]) -> Unit | None:
+    """The newest user unit, which is the query unless the caller names another."""
+    return next((unit for unit in reversed(units) if unit.kind == "user"), None)
+
+
+def opener(units: Sequence[Unit], kept: Mapping[int, str]) -> Unit | None:
+    """The user unit that has to stay so that a kept context opens with a user message.
+
+    None when nothing is missing: the first kept unit that is not a system message is a user unit, or no user
+    unit stands before it that could open.
+    """
+    first = next((u for u in units if u.kind != "system" and u.index in kept), None)
+    if first is None or first.kind == "user":
+        return None
+    return next((u for u in reversed(units[: first.index]) if u.kind == "user"), None)
+
+
+def floor(units: Sequence[Unit]) -> dict[int, str]:
+    """What must stay, as unit index -> reason.
+
+    System and developer messages, what the caller pinned, the last user message, the open step with its pending
+    calls, and the user message that opens the turn of the first of these.
+    """
+    kept: dict[int, str] = {}
+    for unit in units:
+        if unit.kind == "system":
+            kept[unit.index] = "system"
+        elif unit.pinned:
+            kept[unit.index] = "pinned"
+        elif unit.open:
+            kept[unit.index] = "open"
+    user = last_user(units)
+    if user is not None:
+        kept.setdefault(user.index, "last_user")
+    first = opener(units, kept)
+    if first is not None:
+        kept[first.index] = "opener"
+    return kept
+
+
+def capacity(units: Sequence[Unit], kept: Mapping[int, str], budget: int) -> int:
+    """Tokens left for the rest once what must stay is in.
+
+    Raises:
+        BudgetError: nothing is left, not even for what must stay.
+    """
+    stays = [units[index] for index in kept]
+    used = sum(unit.tokens for unit in stays)
+    if used > budget:
+        largest = max(stays, key=lambda unit: unit.tokens)
+        raise BudgetError(used, budget, largest=largest.at[0][0], largest_tokens=largest.tokens)
+    return budget - used
+
+
+def fits(units: Sequence[Unit], budget: int) -> bool:
+    """Whether everything fits as it is."""
+    return sum(unit.tokens for unit in units) <= budget
+
+
+def whole(units: Sequence[Unit], budget: int) -> Context:
+    """A context that holds everything."""
+    return assemble(units, dict.fromkeys(range(len(units)), "fits"), budget, pinned=floor(units))
+
+
+def assemble(
+    units: Sequence[Unit],
+    kept: Mapping[int, str],
+    budget: int,
+    *,
+    pinned: Mapping[int, str],
+    scores: Mapping[int, float] | None = None,
+    changed: Mapping[int, Unit] | None = None,
+    dropped: str = "over_budget",
+) -> Context:
+    """Put the kept units together in their old order and write the ledger.
+
+    Args:
+        units: the whole conversation.
+        kept: unit index -> reason, for every unit that stays, pinned or not.
+        budget: what the context was built for.
+        pinned: unit index -> reason, for those that had to stay.
+        scores: unit index -> score, where the policy scores.
+        changed: unit index -> the unit that stands in its place, shorter than it was.
+        dropped: the reason for what is left out.
+    """
+    changed = changed or {}
+    score_of = (scores or {}).get
+    ledger: list[Entry] = []
+    stay: list[Unit] = []
+    for unit in units:
+        index, tokens = unit.index, unit.tokens
+        at = unit.at
+        messages = (at[0][0],) if len(at) == 1 else tuple(dict.fromkeys(i for i, _, _ in at))
+        held = index in pinned
+        reason = kept.get(index)
+        if reason is None:
+            ledger.append(Entry(index, messages, "omitted", held, score_of(index), dropped, tokens, 0))
+            continue
+        now = changed.get(index)
+        if now is None:
+            stay.append(unit)
+            why = pinned[index] if held else reason
+            ledger.append(Entry(index, messages, "raw", held, score_of(index), why, tokens, tokens))
+        else:
+            stay.append(now)
+            ledger.append(
+                Entry(index, messages, "compressed", held, score_of(index), reason, tokens, now.tokens)
+            )
+    return Context(tuple(join(stay)), tuple(ledger), sum(u.tokens for u in stay), budget)

@@ -1,0 +1,95 @@
+"""Names of policies and dialects, and the way from a name to the thing; nothing loads until it is named.
+
+Other packages add policies through the entry-point group `forgetless.policies`.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from importlib import import_module
+from types import MappingProxyType
+from typing import Any
+
+from forgetless.errors import ConfigError
+
+__all__ = ["DIALECTS", "POLICIES", "load_dialect", "load_policy", "policy_names"]
+
+POLICIES: Mapping[str, str] = MappingProxyType(
+    {
+        "bm25": "forgetless.policies.bm25:bm25",
+        "fifo": "forgetless.policies.fifo:Fifo",
+        "full": "forgetless.policies.full:Full",
+        "masking": "forgetless.policies.masking:Masking",
+        "recent": "forgetless.policies.recent:Recent",
+    }
+)
+
+DIALECTS: Mapping[str, str] = MappingProxyType(
+    {
+        "anthropic": "forgetless.dialects.anthropic:Anthropic",
+        "chat": "forgetless.dialects.chat:Chat",
+        "responses": "forgetless.dialects.responses:Responses",
+    }
+)
+
+GROUP = "forgetless.policies"
+
+
+def policy_names() -> list[str]:
+    """Every policy that can be named: ours, and those that installed packages offer."""
+    return sorted({*POLICIES, *_offered()})
+
+
+def load_policy(name: str, *, counter: Any = None, **options: Any) -> Any:
+    """A policy by name.
+
+    Args:
+        name: one of `policy_names()`.
+        counter: handed to policies that write text of their own, which has to be counted.
+        options: the policy's own options.
+
+    Raises:
+        ConfigError: unknown name, or an option that the policy does not have.
+    """
+    target = POLICIES.get(name) or _offered().get(name)
+    if target is None:
+        raise ConfigError(_unknown("policy", name, policy_names()))
+    factory = _resolve(target)
+    known = inspect.signature(factory).parameters
+    for option in options:
+        if option not in known:
+            raise ConfigError(_unknown(f"option of policy {name!r}:", option, [k for k in known if k != "counter"]))
+    if counter is not None and "counter" in known:
+        options["counter"] = counter
+    return factory(**options)
+
+
+def load_dialect(name: str) -> Any:
+    """A dialect by name.
+
+    Raises:
+        ConfigError: unknown name.
+    """
+    if name not in DIALECTS:
+        raise ConfigError(_unknown("dialect", name, sorted(DIALECTS)))
+    return _resolve(DIALECTS[name])()
+
+
+def _resolve(target: str) -> Any:
+    module, _, attribute = target.partition(":")
+    return getattr(import_module(module), attribute)
+
+
+def _offered() -> dict[str, str]:
+    from importlib.metadata import entry_points
+
+    return {point.name: point.value for point in entry_points(group=GROUP)}
+
+
+def _unknown(kind: str, name: str, known: list[str]) -> str:
+    from difflib import get_close_matches
+
+    close = get_close_matches(name, known, n=1, cutoff=0.5)
+    hint = f"did you mean {close[0]!r}?" if close else f"known: {', '.join(known) or 'none'}"
+    return f"unknown {kind} {name!r}; {hint}"

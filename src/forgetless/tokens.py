@@ -1,0 +1,140 @@
+"""Token counts: text, messages and tool schemas, with fixed costs for what is not text.
+
+The built-in estimate follows the `o200k_base` table; `for_model` scales it for other families. A message costs
+`PER_MESSAGE` tokens more than its parts. Payloads of images, recordings and files are never counted as text:
+they cost what `MEDIA_TOKENS` says, which errs high so that a budget holds. Strings that look like special tokens
+are plain text. What a provider reports as usage is the truth; sessions correct these counts by it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from math import ceil
+from types import MappingProxyType
+from typing import NamedTuple
+
+from forgetless.estimator import estimate
+from forgetless.messages import Call, Media, Message, Opaque, Part, Result, Text, Thinking
+
+__all__ = ["MEDIA_TOKENS", "MODELS", "PER_MESSAGE", "Counter", "ModelFacts", "for_model", "from_file", "model_facts"]
+
+PER_MESSAGE = 4
+"""Tokens of a message beyond its parts: role marks and separators."""
+
+MEDIA_TOKENS: Mapping[str, int] = MappingProxyType({"image": 1_600, "audio": 1_200, "file": 3_000})
+"""Fixed costs: an image at the largest size that providers bill without tiling twice (about 1,600 tokens), about
+two minutes of recorded speech at 10 tokens a second, a document of about two pages."""
+
+SEALED_CHARS_PER_TOKEN = 6
+"""Characters of encrypted reasoning (base64) for one token of the reasoning that it holds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Counter:
+    """Counts tokens of texts, parts and messages.
+
+    Attributes:
+        text: text -> tokens; any callable that never raises.
+        media: kind of media -> its fixed cost in tokens.
+    """
+
+    text: Callable[[str], int]
+    media: Mapping[str, int] = field(default_factory=lambda: MEDIA_TOKENS)
+
+    def message(self, message: Message) -> int:
+        """Tokens of a whole message, `PER_MESSAGE` included."""
+        parts = message.parts
+        if len(parts) == 1 and type(parts[0]) is Text:  # nearly every message: worth a short way
+            return PER_MESSAGE + self.text(parts[0].text)
+        return PER_MESSAGE + sum(map(self.part, parts))
+
+    def part(self, part: Part) -> int:
+        """Tokens of one part."""
+        match part:
+            case Text(text=text):
+                return self.text(text)
+            case Call(name=name, arguments=arguments):
+                return self.text(name) + self.text(arguments if isinstance(arguments, str) else _json(arguments))
+            case Result(content=content):
+                return sum(map(self.part, content))
+            case Media(kind=kind):
+                return self.media[kind]
+            case Thinking(text=text, sealed=sealed):
+                return self.text(text) + sealed // SEALED_CHARS_PER_TOKEN
+            case Opaque(block=block):
+                return self.json(block)
+
+    def json(self, value: object) -> int:
+        """Tokens of a JSON value as compact text: tool schemas, response formats, opaque blocks."""
+        return self.text(_json(value))
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str)
+
+
+class ModelFacts(NamedTuple):
+    """What is known of a family of models.
+
+    Attributes:
+        window: tokens of input and output together.
+        factor: tokens of its tokenizer for one of `o200k_base`, on mixed English and code.
+    """
+
+    window: int
+    factor: float
+
+
+# Longest prefix wins. Windows are the published ones at release; a factor above 1 keeps the budget safe where the
+# tokenizer is not public.
+MODELS: Mapping[str, ModelFacts] = MappingProxyType(
+    {
+        "gpt-3.5": ModelFacts(16_385, 1.05),
+        "gpt-4": ModelFacts(8_192, 1.05),
+        "gpt-4-turbo": ModelFacts(128_000, 1.05),
+        "gpt-4o": ModelFacts(128_000, 1.0),
+        "gpt-4.1": ModelFacts(1_047_576, 1.0),
+        "gpt-5": ModelFacts(400_000, 1.0),
+        "o1": ModelFacts(200_000, 1.0),
+        "o3": ModelFacts(200_000, 1.0),
+        "o4-mini": ModelFacts(200_000, 1.0),
+        "claude": ModelFacts(200_000, 1.25),
+        "gemini": ModelFacts(1_048_576, 1.1),
+        "llama-3": ModelFacts(128_000, 1.05),
+        "qwen": ModelFacts(32_768, 1.1),
+        "mistral": ModelFacts(32_768, 1.15),
+        "deepseek": ModelFacts(128_000, 1.1),
+        "glm": ModelFacts(128_000, 1.1),
+        "kimi": ModelFacts(128_000, 1.1),
+    }
+)
+
+
+def model_facts(model: str) -> ModelFacts | None:
+    """The facts of the family that `model` belongs to (longest known prefix, provider prefix ignored), or None."""
+    name = model.rsplit("/", 1)[-1].lower()
+    known = [prefix for prefix in MODELS if name.startswith(prefix)]
+    return MODELS[max(known, key=len)] if known else None
+
+
+def for_model(model: str | None = None, *, media: Mapping[str, int] = MEDIA_TOKENS) -> Counter:
+    """The built-in counter, scaled for the family of `model`; unknown models count as `o200k_base`."""
+    facts = model_facts(model) if model else None
+    factor = facts.factor if facts else 1.0
+    if factor == 1.0:
+        return Counter(lambda text: ceil(estimate(text)), media)
+    return Counter(lambda text: ceil(estimate(text) * factor), media)
+
+
+def from_file(path: str, *, media: Mapping[str, int] = MEDIA_TOKENS) -> Counter:
+    """An exact counter from a tokenizer file: a Hugging Face `tokenizer.json` or a `.tiktoken` rank file.
+
+    Raises:
+        MissingExtra: the library that reads the file is not installed.
+        ConfigError: the file cannot be read.
+    """
+    from forgetless.tokenizer_file import load
+
+    return Counter(load(path), media)

@@ -1,0 +1,269 @@
+"""Units: the smallest pieces of a conversation that are kept or dropped whole.
+
+A user message, an assistant message, or a step: an assistant message with tool calls together with all their
+results, matched by id, wherever they stand. A user message that carries results and the user's own words is split
+by parts, so that the words outlive the results. `split` and `join` undo one another.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from hashlib import blake2b
+from itertools import chain
+from typing import Literal, TypeAlias
+
+from forgetless.errors import RequestError
+from forgetless.messages import Call, Media, Message, Opaque, Part, Result, Text, Thinking
+from forgetless.tokens import Counter
+
+__all__ = ["Kind", "Span", "Unit", "check", "join", "split", "text_of"]
+
+Kind: TypeAlias = Literal["system", "user", "assistant", "step"]
+
+Span: TypeAlias = tuple[int, int, int]
+"""Message index, first part, end of parts. Index -1 is a system prompt that stands outside the message list."""
+
+KEEP_OPAQUE = frozenset({"compaction", "item_reference"})
+"""Blocks that stand for content held by the provider: without them the rest may make no sense."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """A piece of a conversation that is kept or dropped whole.
+
+    Attributes:
+        index: place among the units of the conversation, from 0.
+        at: where each of `messages` stood in the conversation, ascending.
+        messages: whole messages, or the parts of one that belong here.
+        kind: `system` covers developer messages too.
+        tokens: of all `messages`.
+        pinned: system messages, and what the caller pinned.
+        open: a step with unanswered calls, or the last thing an assistant did, not yet followed by another.
+        key: rolling hash of all that a model reads up to and including this unit; what memoising goes by.
+    """
+
+    index: int
+    at: tuple[Span, ...]
+    messages: tuple[Message, ...]
+    kind: Kind
+    tokens: int
+    pinned: bool = False
+    open: bool = False
+    key: bytes = field(default=b"", repr=False)
+
+    @property
+    def text(self) -> str:
+        """Everything readable in the unit, reasoning excepted, a line per part."""
+        if len(self.messages) == 1 and len(parts := self.messages[0].parts) == 1 and type(parts[0]) is Text:
+            return parts[0].text
+        return "\n".join(chain.from_iterable(map(_readable, (p for m in self.messages for p in m.parts))))
+
+
+class _Draft:
+    """A unit while its results are still being gathered."""
+
+    __slots__ = ("at", "kind", "messages", "pending", "pinned", "tokens")
+
+    def __init__(self, kind: Kind, pinned: bool = False) -> None:
+        self.kind: Kind = kind
+        self.pinned = pinned
+        self.at: list[Span] = []
+        self.messages: list[Message] = []
+        self.pending: set[str] = set()
+        self.tokens = 0
+
+    def add(self, span: Span, message: Message, tokens: int) -> None:
+        self.at.append(span)
+        self.messages.append(message)
+        self.tokens += tokens
+
+
+class _Splitter:
+    """One pass over the messages; results find their step through the ids of the calls seen so far."""
+
+    def __init__(self, counter: Counter) -> None:
+        self.count = counter.message
+        self.drafts: list[_Draft] = []
+        self.steps: dict[str, _Draft] = {}  # call id -> the newest step that made a call with it
+        self.run: _Draft | None = None  # the assistant unit that the previous message belongs to
+
+    def new(self, kind: Kind, pinned: bool = False) -> _Draft:
+        draft = _Draft(kind, pinned)
+        self.drafts.append(draft)
+        return draft
+
+    def feed(self, index: int, message: Message) -> None:
+        role = message.role
+        if role == "assistant":
+            self._assistant(index, message)
+            return
+        self.run = None
+        parts = message.parts
+        if role == "tool" or (role == "user" and any(type(p) is Result for p in parts)):
+            self._results(index, message)
+            return
+        draft = self.new("user") if role == "user" else self.new("system", pinned=True)
+        draft.add((index, 0, len(parts)), message, self.count(message))
+
+    def _assistant(self, index: int, message: Message) -> None:
+        draft = self.run
+        if draft is None or not _continues(draft.messages[-1], message):
+            draft = self.run = self.new("assistant")
+        draft.add((index, 0, len(message.parts)), message, self.count(message))
+        for part in message.parts:
+            if type(part) is Call:
+                draft.kind = "step"
+                draft.pending.add(part.id)
+                self.steps[part.id] = draft
+            elif type(part) is Opaque and part.block.get("type") in KEEP_OPAQUE:
+                draft.pinned = True
+
+    def _results(self, index: int, message: Message) -> None:
+        words: _Draft | None = None
+        for start, stop, ident in _runs(message.parts):
+            if ident is None:
+                draft = words = words or self.new("user")
+            else:
+                draft = self.steps.get(ident) or self.new("step")
+                draft.pending.discard(ident)
+            whole = start == 0 and stop == len(message.parts)
+            piece = message if whole else replace(message, parts=message.parts[start:stop])
+            draft.add((index, start, stop), piece, self.count(piece))
+
+
+def _runs(parts: tuple[Part, ...]) -> Iterator[Span | tuple[int, int, str | None]]:
+    """Cut parts into single results (with the id of their call) and runs of anything else (None)."""
+    start = 0
+    for i, part in enumerate(parts):
+        if type(part) is Result:
+            if start < i:
+                yield start, i, None
+            yield i, i + 1, part.id
+            start = i + 1
+    if start < len(parts):
+        yield start, len(parts), None
+
+
+def _continues(last: Message, message: Message) -> bool:
+    """Whether two assistant messages in a row are one reply: dialects of items give reasoning and calls apart."""
+    if not any(type(p) in (Text, Media) for p in last.parts):
+        return True
+    return bool(message.parts) and all(type(p) is Call for p in message.parts)
+
+
+def split(
+    messages: Iterable[Message], counter: Counter, *, start: int = 0, pins: Collection[int] = ()
+) -> list[Unit]:
+    """Cut a conversation into units.
+
+    Args:
+        messages: a conversation, oldest first.
+        counter: counts the tokens of each message.
+        start: index of the first message; -1 where a system prompt stands before the list.
+        pins: indices of messages to pin; the unit that holds any of their parts is pinned whole.
+    """
+    splitter = _Splitter(counter)
+    feed = splitter.feed
+    for index, message in enumerate(messages, start):
+        feed(index, message)
+    drafts = splitter.drafts
+    acted = next((d for d in reversed(drafts) if d.kind in ("assistant", "step")), None)
+    units: list[Unit] = []
+    key = b""
+    for index, draft in enumerate(drafts):
+        key = _roll(key, draft.messages)
+        is_open = bool(draft.pending) or (draft is acted and (draft.kind == "step" or draft is drafts[-1]))
+        pinned = draft.pinned or (bool(pins) and any(i in pins for i, _, _ in draft.at))
+        at, content = tuple(draft.at), tuple(draft.messages)
+        units.append(Unit(index, at, content, draft.kind, draft.tokens, pinned, is_open, key))
+    return units
+
+
+def join(units: Iterable[Unit]) -> list[Message]:
+    """The messages of `units` in their old order, parts of one message put together again."""
+    pieces = [(span, message) for unit in units for span, message in zip(unit.at, unit.messages, strict=True)]
+    pieces.sort(key=lambda piece: piece[0])
+    messages: list[Message] = []
+    last: int | None = None
+    for (index, _, _), message in pieces:
+        if index == last:
+            messages[-1] = replace(messages[-1], parts=messages[-1].parts + message.parts)
+        else:
+            messages.append(message)
+        last = index
+    return messages
+
+
+def check(units: Sequence[Unit]) -> None:
+    """Refuse a conversation whose calls and results do not match, which no selection could make valid.
+
+    Raises:
+        RequestError: names the message with a result that has no call before it, or that comes twice.
+    """
+    for unit in units:
+        if unit.kind != "step":
+            continue
+        open_calls: list[str] = []
+        for (index, _, _), message in zip(unit.at, unit.messages, strict=True):
+            for part in message.parts:
+                if type(part) is Call:
+                    open_calls.append(part.id)
+                elif type(part) is Result:
+                    if part.id not in open_calls:
+                        raise RequestError(
+                            f"the tool result {part.id!r} answers no open call before it: remove it, or send the "
+                            "assistant message that made the call",
+                            message=index,
+                        )
+                    open_calls.remove(part.id)
+
+
+def text_of(part: Part) -> str:
+    """What can be read in one part, a line per text."""
+    return "\n".join(_readable(part))
+
+
+def _readable(part: Part) -> Iterator[str]:
+    match part:
+        case Text(text=text):
+            yield text
+        case Call(name=name, arguments=arguments):
+            yield name
+            yield arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
+        case Result(content=content):
+            for inner in content:
+                yield from _readable(inner)
+        case Media() | Thinking() | Opaque():
+            return
+
+
+def _roll(key: bytes, messages: Sequence[Message]) -> bytes:
+    """The next rolling key. Wire extras stay out of it: clients move cache marks about between requests."""
+    digest = blake2b(key, digest_size=16)
+    for message in messages:
+        parts = message.parts
+        if len(parts) == 1 and type(parts[0]) is Text:
+            payload = f"\x1e{message.role}\x1f{parts[0].text}"
+        else:
+            payload = f"\x1e{message.role}\x1f" + "\x1f".join(map(_identity, parts))
+        digest.update(payload.encode("utf-8", "surrogatepass"))
+    return digest.digest()
+
+
+def _identity(part: Part) -> str:
+    """A text that two parts share only when a model would read the same in both."""
+    match part:
+        case Text(text=text):
+            return text
+        case Thinking(text=text):
+            return f"\x01{text}"
+        case Call(id=ident, name=name, arguments=arguments):
+            given = arguments if isinstance(arguments, str) else json.dumps(arguments, sort_keys=True)
+            return f"\x02{ident}\x1f{name}\x1f{given}"
+        case Result(id=ident, content=content):
+            return f"\x03{ident}\x1f" + "\x1f".join(map(_identity, content))
+        case Media(block=block) | Opaque(block=block):
+            seen = {key: value for key, value in block.items() if key != "cache_control"}
+            return "\x04" + json.dumps(seen, sort_keys=True, default=str)
