@@ -1,6 +1,6 @@
 """Keep LLM conversations and agents inside a token budget without losing what carries the work."""
 
-from forgetless.compaction import Compaction, compact
+from forgetless.compaction import compact
 from forgetless.errors import (
     BudgetError,
     ConfigError,
@@ -10,9 +10,11 @@ from forgetless.errors import (
     RequestError,
     StoreError,
 )
+from forgetless.intake import Compaction
 from forgetless.messages import Message
 from forgetless.policies.base import Context, Entry, Policy, Rewriter, Scorer
 from forgetless.registry import load_policy
+from forgetless.session import Session
 from forgetless.units import Unit
 
 __all__ = [
@@ -29,6 +31,7 @@ __all__ = [
     "RequestError",
     "Rewriter",
     "Scorer",
+    "Session",
     "StoreError",
     "Unit",
     "compact",

@@ -30,17 +30,23 @@ class BudgetError(ForgetlessError, ValueError):
         budget: tokens allowed for the whole request.
         largest: index of the input message that takes most of the floor, or None.
         largest_tokens: tokens of that message.
+        fixed: the part of the floor that is no message: tool schemas and the like.
     """
 
-    def __init__(self, floor: int, budget: int, *, largest: int | None = None, largest_tokens: int = 0) -> None:
+    def __init__(
+        self, floor: int, budget: int, *, largest: int | None = None, largest_tokens: int = 0, fixed: int = 0
+    ) -> None:
         self.floor = floor
         self.budget = budget
         self.largest = largest
         self.largest_tokens = largest_tokens
-        which = "" if largest is None else f" (message {largest} alone has {largest_tokens:,})"
+        self.fixed = fixed
+        told = [f"message {largest} alone has {largest_tokens:,}"] if largest is not None else []
+        told += [f"tool schemas have {fixed:,}"] if fixed else []
+        which = f" ({', '.join(told)})" if told else ""
         super().__init__(
             f"what must stay takes {floor:,} tokens{which}, the budget is {budget:,}: raise the budget, "
-            "shorten that message, or allow truncation"
+            "send less, or allow truncation"
         )
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from forgetless.errors import ConfigError
 
-__all__ = ["DIALECTS", "POLICIES", "load_dialect", "load_policy", "policy_names"]
+__all__ = ["DEFAULT", "DIALECTS", "POLICIES", "load_dialect", "load_policy", "policy_names"]
 
 POLICIES: Mapping[str, str] = MappingProxyType(
     {
@@ -32,6 +32,9 @@ DIALECTS: Mapping[str, str] = MappingProxyType(
         "responses": "forgetless.dialects.responses:Responses",
     }
 )
+
+DEFAULT = "bm25"
+"""The policy that is used where none is named."""
 
 GROUP = "forgetless.policies"
 
@@ -59,7 +62,9 @@ def load_policy(name: str, *, counter: Any = None, **options: Any) -> Any:
     known = inspect.signature(factory).parameters
     for option in options:
         if option not in known:
-            raise ConfigError(_unknown(f"option of policy {name!r}:", option, [k for k in known if k != "counter"]))
+            raise ConfigError(
+                _unknown(f"option of policy {name!r}:", option, [k for k in known if k != "counter"])
+            )
     if counter is not None and "counter" in known:
         options["counter"] = counter
     return factory(**options)

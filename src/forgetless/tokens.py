@@ -18,7 +18,16 @@ from typing import NamedTuple
 from forgetless.estimator import estimate
 from forgetless.messages import Call, Media, Message, Opaque, Part, Result, Text, Thinking
 
-__all__ = ["MEDIA_TOKENS", "MODELS", "PER_MESSAGE", "Counter", "ModelFacts", "for_model", "from_file", "model_facts"]
+__all__ = [
+    "MEDIA_TOKENS",
+    "MODELS",
+    "PER_MESSAGE",
+    "Counter",
+    "ModelFacts",
+    "for_model",
+    "from_file",
+    "model_facts",
+]
 
 PER_MESSAGE = 4
 """Tokens of a message beyond its parts: role marks and separators."""
@@ -56,7 +65,9 @@ class Counter:
             case Text(text=text):
                 return self.text(text)
             case Call(name=name, arguments=arguments):
-                return self.text(name) + self.text(arguments if isinstance(arguments, str) else _json(arguments))
+                return self.text(name) + self.text(
+                    arguments if isinstance(arguments, str) else _json(arguments)
+                )
             case Result(content=content):
                 return sum(map(self.part, content))
             case Media(kind=kind):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from cyclopts import App
+from cyclopts import App, CycloptsError
 
 from forgetless.errors import ForgetlessError
 
@@ -24,11 +24,12 @@ bench.command("forgetless.benchmarks.tasks.retention:retention", name="retention
 
 
 def run() -> None:
-    """Run the command line; an error of ours is one line on stderr and exit code 2."""
+    """Run the command line; an error of the user's or ours is one line on stderr and exit code 2."""
     try:
-        app()
-    except ForgetlessError as error:
-        print(f"forgetless: {error}", file=sys.stderr)
+        app(exit_on_error=False, print_error=False)
+    except (ForgetlessError, CycloptsError) as error:
+        print(f"forgetless: {' '.join(str(error).split())}", file=sys.stderr)
         raise SystemExit(2) from None
     except BrokenPipeError:
+        sys.stderr.close()  # the reader has gone; closing keeps Python from complaining about it at exit
         raise SystemExit(1) from None

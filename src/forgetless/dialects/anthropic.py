@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from forgetless.dialects.base import Body, Request, block_list, ident, mapping, messages_of
@@ -26,14 +26,14 @@ class Anthropic:
         Raises:
             RequestError: names the message that is not one of this dialect.
         """
-        messages = [_message(wire, index) for index, wire in enumerate(messages_of(body, "messages"))]
+        messages = tuple(_message(wire, index) for index, wire in enumerate(messages_of(body, "messages")))
+        pins = frozenset((*_beside_system(messages), *_first_thought(messages)))
         if not isinstance(body, Mapping):
-            return Request(tuple(messages), 0, (), body)
+            return Request(messages, 0, (), body, pins)
         fixed = tuple(body[k] for k in _COUNTED if body.get(k))
         if not body.get("system"):
-            return Request(tuple(messages), 0, fixed, body)
-        system = Message("system", _content(body["system"], -1))
-        return Request((system, *messages), -1, fixed, body)
+            return Request(messages, 0, fixed, body, pins)
+        return Request((Message("system", _content(body["system"], -1)), *messages), -1, fixed, body, pins)
 
     def emit(self, request: Request, messages: Sequence[Message]) -> Any:
         """Emit `messages` in the shape of `request.body`."""
@@ -43,6 +43,24 @@ class Anthropic:
             return wires
         head = {"system": _blocks(messages[0].parts)} if request.start else {}
         return {**request.body, **head, "messages": wires}
+
+
+def _beside_system(messages: Sequence[Message]) -> Iterator[int]:
+    """Neighbours of system messages in mid-conversation, which must stand behind a user's and before a reply."""
+    for index, message in enumerate(messages):
+        if message.role == "system":
+            yield from (i for i in (index - 1, index + 1) if 0 <= i < len(messages))
+
+
+def _first_thought(messages: Sequence[Message]) -> Iterator[int]:
+    """The first reply of the open turn where it alone carries the turn's thinking, which must open the turn."""
+    turn = len(messages)
+    while turn and (messages[turn - 1].role == "assistant" or messages[turn - 1].results):
+        turn -= 1
+    replies = [index for index in range(turn, len(messages)) if messages[index].role == "assistant"]
+    thinks = [any(isinstance(p, Thinking) for p in messages[index].parts) for index in replies]
+    if thinks and thinks[0] and not all(thinks):
+        yield replies[0]
 
 
 def _message(wire: object, index: int) -> Message:
@@ -67,7 +85,9 @@ def _part(block: Wire, index: int) -> Part:
     match block["type"]:
         case "tool_use":
             given = block.get("input")
-            return Call(ident(block, "id"), ident(block, "name"), given if isinstance(given, Mapping) else {}, block)
+            return Call(
+                ident(block, "id"), ident(block, "name"), given if isinstance(given, Mapping) else {}, block
+            )
         case "tool_result":
             inner = _content(block.get("content"), index)
             # References load tools into the conversation: text in their place would unload them.

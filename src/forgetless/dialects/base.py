@@ -9,7 +9,17 @@ from typing import Any, Protocol, TypeAlias
 from forgetless.errors import RequestError
 from forgetless.messages import Message, Wire
 
-__all__ = ["Body", "Dialect", "Request", "block_list", "detect", "ident", "mapping", "messages_of"]
+__all__ = [
+    "Body",
+    "Dialect",
+    "Request",
+    "block_list",
+    "detect",
+    "ident",
+    "input_tokens",
+    "mapping",
+    "messages_of",
+]
 
 Body: TypeAlias = Mapping[str, Any] | Sequence[Mapping[str, Any]]
 """A whole request body, or its bare list of messages (chat, anthropic) or items (responses)."""
@@ -24,12 +34,16 @@ class Request:
         start: index of the first message: -1 with such a system prompt, else 0.
         fixed: the values of the body that a provider counts as input besides messages: tool schemas and the like.
         body: what it was parsed from.
+        pins: indices of messages that the dialect's own rules tie to what must stay.
+        held: whether the provider holds earlier messages, so that a result may answer a call that is not here.
     """
 
     messages: tuple[Message, ...]
     start: int
     fixed: tuple[Any, ...]
     body: Body
+    pins: frozenset[int] = frozenset()
+    held: bool = False
 
     @property
     def model(self) -> str | None:
@@ -102,8 +116,28 @@ def ident(wire: Wire, key: str) -> str:
     return value if isinstance(value, str) else ""
 
 
+def input_tokens(usage: Wire) -> int | None:
+    """All tokens that a provider read for a request, from its usage object; None where it does not say.
+
+    Anthropic reports what came from its cache and what went into it beside `input_tokens`; OpenAI's figure is the sum.
+    """
+    cached = ("cache_read_input_tokens", "cache_creation_input_tokens")
+    found = [usage.get(name) for name in ("prompt_tokens", "input_tokens", *cached)]
+    counts = [count for count in found if isinstance(count, int)]
+    return sum(counts) if counts else None
+
+
 _ANTHROPIC = frozenset(
-    {"tool_use", "tool_result", "thinking", "redacted_thinking", "server_tool_use", "document", "image", "search_result"}
+    {
+        "tool_use",
+        "tool_result",
+        "thinking",
+        "redacted_thinking",
+        "server_tool_use",
+        "document",
+        "image",
+        "search_result",
+    }
 )
 _CHAT = frozenset({"image_url", "input_audio", "file", "refusal"})
 
@@ -114,7 +148,9 @@ def detect(body: Body) -> str:
         if "input" in body or "previous_response_id" in body:
             return "responses"
         tools = body.get("tools")
-        schemas = isinstance(tools, list) and any(isinstance(t, Mapping) and "input_schema" in t for t in tools)
+        schemas = isinstance(tools, list) and any(
+            isinstance(t, Mapping) and "input_schema" in t for t in tools
+        )
         if "system" in body or "anthropic_version" in body or schemas:
             return "anthropic"
         body = messages_of(body, "messages")

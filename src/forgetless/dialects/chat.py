@@ -138,5 +138,7 @@ def _call_wire(call: Call) -> dict[str, Any]:
         return dict(call.wire)
     import json
 
-    arguments = call.arguments if isinstance(call.arguments, str) else json.dumps(call.arguments, ensure_ascii=False)
+    arguments = (
+        call.arguments if isinstance(call.arguments, str) else json.dumps(call.arguments, ensure_ascii=False)
+    )
     return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": arguments}}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from forgetless.dialects.base import Body, Request, block_list, ident, mapping, messages_of
@@ -39,16 +39,18 @@ class Responses:
             RequestError: names the item that is not one of this dialect.
         """
         if isinstance(body, Mapping) and isinstance(text := body.get("input"), str):
-            messages = [Message("user", (Text(text),))]
+            messages: tuple[Message, ...] = (Message("user", (Text(text),)),)
         else:
-            messages = [_item(wire, index) for index, wire in enumerate(messages_of(body, "input"))]
+            messages = tuple(_item(wire, index) for index, wire in enumerate(messages_of(body, "input")))
         if not isinstance(body, Mapping):
-            return Request(tuple(messages), 0, (), body)
+            return Request(messages, 0, (), body)
         fixed = tuple(body[k] for k in _COUNTED if body.get(k))
+        held = bool(body.get("previous_response_id") or body.get("conversation"))
+        pins = frozenset(_answers(messages) if held else ())
         instructions = body.get("instructions")
         if not isinstance(instructions, str) or not instructions:
-            return Request(tuple(messages), 0, fixed, body)
-        return Request((Message("system", (Text(instructions),)), *messages), -1, fixed, body)
+            return Request(messages, 0, fixed, body, pins, held)
+        return Request((Message("system", (Text(instructions),)), *messages), -1, fixed, body, pins, held)
 
     def emit(self, request: Request, messages: Sequence[Message]) -> Any:
         """Emit `messages` in the shape of `request.body`."""
@@ -59,6 +61,15 @@ class Responses:
         if isinstance(body.get("input"), str):
             return {**body, "input": "".join(p.text for p in listed[0].parts if isinstance(p, Text))}
         return {**body, "input": [_wire(message) for message in listed]}
+
+
+def _answers(messages: Sequence[Message]) -> Iterator[int]:
+    """Outputs whose calls are not here: the provider holds them and waits for the answer."""
+    called: set[str] = set()
+    for index, message in enumerate(messages):
+        called.update(call.id for call in message.calls)
+        if any(result.id not in called for result in message.results):
+            yield index
 
 
 def _item(wire: object, index: int) -> Message:

@@ -38,7 +38,11 @@ def to_anthropic(messages: Iterable[Message]) -> list[Message]:
             turns[-1] = replace(last, parts=last.parts + parts)
         else:
             turns.append(Message(role, parts))
-    return [Message("system", _listed(system)), *map(_block_form, turns)] if system else list(map(_block_form, turns))
+    return (
+        [Message("system", _listed(system)), *map(_block_form, turns)]
+        if system
+        else list(map(_block_form, turns))
+    )
 
 
 def to_chat(messages: Iterable[Message]) -> list[Message]:
@@ -71,7 +75,9 @@ def _anthropic_parts(message: Message, index: int) -> Iterator[Part]:
             case Media():
                 yield _anthropic_media(part, index)
             case Opaque(block=block):
-                raise RequestError(f"{block.get('type', 'refusal')!r} can't be said in 'anthropic'", message=index)
+                raise RequestError(
+                    f"{block.get('type', 'refusal')!r} can't be said in 'anthropic'", message=index
+                )
             case Thinking():
                 pass
 

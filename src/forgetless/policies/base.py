@@ -7,8 +7,8 @@ point. An eager policy (the papers' own forms) rewrites at every call. `Policy.l
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol, TypeAlias
+from dataclasses import dataclass
+from typing import Literal, Protocol, TypeAlias
 
 from forgetless.errors import BudgetError
 from forgetless.messages import Message
@@ -64,20 +64,25 @@ class Context:
     """What the model will see, with its ledger.
 
     Attributes:
-        messages: in order, ready for a dialect to emit.
+        units: what stays, in order: as it was, or the unit in its place.
         ledger: one entry for each unit, in the order of the units.
-        tokens: of `messages`.
-        budget: most tokens allowed for `messages`.
+        tokens: of all `units`.
+        budget: most tokens allowed for them.
         instructions: standing instructions found and pinned, word for word.
         reused_tokens: tokens at the start that equal the start of the session's previous context.
     """
 
-    messages: tuple[Message, ...]
+    units: tuple[Unit, ...]
     ledger: tuple[Entry, ...]
     tokens: int
     budget: int
     instructions: tuple[str, ...] = ()
     reused_tokens: int = 0
+
+    @property
+    def messages(self) -> list[Message]:
+        """The messages in order, put together from the units, ready for a dialect to emit."""
+        return join(self.units)
 
 
 class Policy(Protocol):
@@ -107,21 +112,13 @@ class Scorer(Protocol):
         """Scores in the order of `units`, finite and not negative."""
 
 
-@dataclass(frozen=True, slots=True)
-class Reply:
-    """A model's reply as the caller may see it: the memory that the model writes for itself taken out."""
-
-    message: Message
-    usage: Mapping[str, Any] = field(default_factory=dict)
-
-
 class Rewriter(Protocol):
     """A policy whose model keeps its own memory, such as CCM: one step before a model call, one after."""
 
     def prompt(self, units: Sequence[Unit], memory: str, budget: int) -> Context:
         """The context for the next call: task, memory and newest observation."""
 
-    def absorb(self, reply: Message, memory: str) -> tuple[Reply, str]:
+    def absorb(self, reply: Message, memory: str) -> tuple[Message, str]:
         """Split a model's reply into what the caller sees and the new memory."""
 
 
@@ -233,4 +230,4 @@ def assemble(
             ledger.append(
                 Entry(index, messages, "compressed", held, score_of(index), reason, tokens, now.tokens)
             )
-    return Context(tuple(join(stay)), tuple(ledger), sum(u.tokens for u in stay), budget)
+    return Context(tuple(stay), tuple(ledger), sum(u.tokens for u in stay), budget)

@@ -1,0 +1,98 @@
+"""Conversations in files as people have them: a body, a list of messages, JSONL, a recorded trajectory."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from forgetless.dialects.atif import is_atif, messages_from_atif
+from forgetless.errors import ConfigError, RequestError
+
+__all__ = ["Conversation", "dump", "read"]
+
+
+class Conversation(NamedTuple):
+    """A request read from a file; `lines` says that it came as JSONL and goes out as JSONL."""
+
+    request: Any
+    lines: bool
+
+
+def read(path: str) -> Conversation:
+    """Read a conversation from a file, or from standard input when `path` is `-`.
+
+    Raises:
+        ConfigError: the file cannot be read.
+        RequestError: it holds no conversation; broken JSON is named with its line and column.
+    """
+    try:
+        data = sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
+    except OSError as error:
+        raise ConfigError(f"{path!r} cannot be read: {error.strerror}") from error
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise RequestError(f"{path!r} is not UTF-8: byte {error.start}") from error
+    if not text.strip():
+        raise RequestError(f"{path!r} is empty")
+    try:
+        value = json.loads(text)
+    except json.JSONDecodeError as error:
+        if not _looks_like_lines(text):
+            raise _broken(path, error.lineno, error) from error
+        return Conversation(_lines(path, text), True)
+    return Conversation(_conversation(path, value), False)
+
+
+def _looks_like_lines(text: str) -> bool:
+    """Whether the first line is a JSON value of its own and others follow."""
+    first, _, rest = text.strip().partition("\n")
+    try:
+        return isinstance(json.loads(first), dict) and bool(rest)
+    except ValueError:
+        return False
+
+
+def _lines(path: str, text: str) -> list[Any]:
+    messages: list[Any] = []
+    for number, line in enumerate(text.splitlines(), 1):
+        if not line.strip():
+            continue
+        try:
+            messages.append(json.loads(line))
+        except json.JSONDecodeError as error:
+            raise _broken(path, number, error) from error
+        if isinstance(messages[-1], dict) and ("messages" in messages[-1] or "input" in messages[-1]):
+            raise RequestError(f"line {number} of {path!r} is a whole request: give one request at a time")
+    return messages
+
+
+def _conversation(path: str, value: Any) -> Any:
+    if isinstance(value, list):
+        return value
+    if isinstance(value, dict):
+        if is_atif(value):
+            return messages_from_atif(value)
+        if "messages" in value or "input" in value:
+            return value
+        if "role" in value or "type" in value:
+            return [value]
+    raise RequestError(
+        f"{path!r} holds neither a list of messages, nor a request with 'messages' or 'input', nor a trajectory"
+    )
+
+
+def _broken(path: str, line: int, error: json.JSONDecodeError) -> RequestError:
+    return RequestError(f"{path!r} is not valid JSON: line {line}, column {error.colno}: {error.msg}")
+
+
+def dump(value: Any, *, lines: bool = False, indent: int | None = None) -> bytes:
+    """JSON as UTF-8 with a newline at its end, a line per item when `lines`.
+
+    A lone surrogate, which UTF-8 can't hold, goes out as the escape that it came in as.
+    """
+    parts = value if lines else [value]
+    text = "".join(json.dumps(part, ensure_ascii=False, indent=indent) + "\n" for part in parts)
+    return text.encode("utf-8", "backslashreplace")

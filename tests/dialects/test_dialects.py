@@ -1,0 +1,378 @@
+"""One conformance suite over every dialect: nothing is lost on the way in and out."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from strategies import any_dialect
+
+from forgetless import RequestError, compact
+from forgetless.dialects.base import detect
+from forgetless.dialects.translate import to_anthropic, to_chat
+from forgetless.registry import load_dialect
+
+DATA = "data:image/png;base64,QUJD"
+
+CHAT = {
+    "model": "gpt-4o",
+    "temperature": 0.2,
+    "x_unknown": {"a": [1, None]},
+    "tools": [{"type": "function", "function": {"name": "look", "parameters": {"type": "object"}}}],
+    "messages": [
+        {
+            "role": "developer",
+            "content": [{"type": "text", "text": "Be kind.", "cache_control": {"type": "ephemeral"}}],
+        },
+        {"content": "Keys in another order", "role": "user", "name": "ada"},
+        {
+            "role": "assistant",
+            "content": None,
+            "reasoning_content": "look first",
+            "tool_calls": [
+                {
+                    "id": "a",
+                    "type": "function",
+                    "function": {"name": "look", "arguments": '{"q": 1}'},
+                    "index": 0,
+                },
+                {"id": "b", "type": "custom", "custom": {"name": "shell", "input": "ls"}},
+            ],
+        },
+        {"role": "tool", "tool_call_id": "b", "content": [{"type": "text", "text": "bin"}]},
+        {"role": "tool", "tool_call_id": "a", "content": ""},
+        {"role": "assistant", "content": "", "refusal": None, "annotations": []},
+        {"role": "assistant", "content": None, "refusal": "I can't."},
+        {"role": "assistant", "content": [{"type": "refusal", "refusal": "No."}]},
+        {"role": "assistant", "audio": {"id": "audio_1"}},
+        {"role": "assistant", "tool_calls": [], "content": "empty list of calls"},
+        {
+            "role": "user",
+            "content": [
+                {"type": "text", "text": "See"},
+                {"type": "image_url", "image_url": {"url": DATA, "detail": "low"}},
+                {"type": "input_audio", "input_audio": {"data": "UklG", "format": "wav"}},
+                {"type": "file", "file": {"file_id": "file-1"}},
+            ],
+        },
+        {"role": "assistant", "content": None, "function_call": {"name": "old", "arguments": "{}"}},
+        {"role": "function", "name": "old", "content": "done"},
+        {"role": "user", "content": []},
+        {"role": "user", "content": "   "},
+    ],
+}
+
+ANTHROPIC = {
+    "model": "claude-sonnet-4-5",
+    "max_tokens": 100,
+    "system": [{"type": "text", "text": "Be kind.", "cache_control": {"type": "ephemeral"}}],
+    "tools": [{"name": "look", "input_schema": {"type": "object"}}],
+    "thinking": {"type": "enabled", "budget_tokens": 1024},
+    "messages": [
+        {"role": "user", "content": "Hello"},
+        {
+            "role": "assistant",
+            "content": [
+                {"type": "thinking", "thinking": "hm", "signature": "sig=="},
+                {"type": "redacted_thinking", "data": "AAAA" * 20},
+                {"type": "text", "text": "Let me look.", "citations": None},
+                {
+                    "type": "tool_use",
+                    "id": "t1",
+                    "name": "look",
+                    "input": {"q": ["x"]},
+                    "caller": {"type": "direct"},
+                },
+                {"type": "server_tool_use", "id": "s1", "name": "web_search", "input": {"query": "y"}},
+                {"type": "web_search_tool_result", "tool_use_id": "s1", "content": []},
+            ],
+        },
+        {
+            "role": "user",
+            "content": [
+                {
+                    "type": "tool_result",
+                    "tool_use_id": "t1",
+                    "is_error": True,
+                    "content": [
+                        {"type": "text", "text": "no"},
+                        {
+                            "type": "image",
+                            "source": {"type": "base64", "media_type": "image/png", "data": "QUJD"},
+                        },
+                    ],
+                },
+                {"type": "text", "text": "and mind this", "cache_control": {"type": "ephemeral"}},
+                {"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": "words"}},
+            ],
+        },
+        {"role": "assistant", "content": [{"type": "tool_use", "id": "t2", "name": "look", "input": {}}]},
+        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t2"}]},
+        {"role": "assistant", "content": []},
+    ],
+}
+
+RESPONSES = {
+    "model": "gpt-5",
+    "instructions": "Be kind.",
+    "store": False,
+    "input": [
+        {"role": "user", "content": "Hello"},
+        {"type": "message", "role": "developer", "content": [{"type": "input_text", "text": "Short."}]},
+        {
+            "type": "reasoning",
+            "id": "rs",
+            "summary": [{"type": "summary_text", "text": "s"}],
+            "encrypted_content": "gAAA",
+        },
+        {
+            "type": "function_call",
+            "id": "fc",
+            "call_id": "c1",
+            "name": "look",
+            "arguments": "{}",
+            "status": "completed",
+        },
+        {"type": "custom_tool_call", "call_id": "c2", "name": "sh", "input": "ls"},
+        {"type": "function_call_output", "call_id": "c1", "output": [{"type": "input_text", "text": "x"}]},
+        {"type": "custom_tool_call_output", "call_id": "c2", "output": ""},
+        {
+            "type": "computer_call",
+            "call_id": "c3",
+            "id": "cu",
+            "action": {"type": "screenshot"},
+            "status": "completed",
+        },
+        {
+            "type": "computer_call_output",
+            "call_id": "c3",
+            "output": {"type": "computer_screenshot", "image_url": DATA},
+        },
+        {"type": "shell_call", "call_id": "c4", "action": {"commands": ["ls"]}},
+        {
+            "type": "shell_call_output",
+            "call_id": "c4",
+            "output": [{"stdout": "a", "stderr": "", "outcome": {}}],
+        },
+        {
+            "type": "web_search_call",
+            "id": "ws",
+            "status": "completed",
+            "action": {"type": "search", "query": "q"},
+        },
+        {
+            "type": "mcp_approval_request",
+            "id": "ap",
+            "name": "buy",
+            "arguments": "{}",
+            "server_label": "shop",
+        },
+        {"type": "mcp_approval_response", "approval_request_id": "ap", "approve": True},
+        {"type": "item_reference", "id": "msg_9"},
+        {"type": "compaction", "encrypted_content": "gAAA"},
+        {
+            "type": "message",
+            "id": "m",
+            "role": "assistant",
+            "status": "completed",
+            "content": [
+                {"type": "output_text", "text": "Hi", "annotations": []},
+                {"type": "refusal", "refusal": "no"},
+            ],
+        },
+        {
+            "role": "user",
+            "content": [{"type": "input_image", "image_url": DATA}, {"type": "input_file", "file_id": "f"}],
+        },
+    ],
+}
+
+BODIES = {"chat": CHAT, "anthropic": ANTHROPIC, "responses": RESPONSES}
+KEY = {"chat": "messages", "anthropic": "messages", "responses": "input"}
+
+
+@pytest.mark.parametrize("name", BODIES)
+def test_a_body_with_everything_comes_back_as_it_was(name: str) -> None:
+    dialect, body = load_dialect(name), BODIES[name]
+    for request in (body, body[KEY[name]]):
+        parsed = dialect.parse(request)
+        assert json.dumps(dialect.emit(parsed, parsed.messages)) == json.dumps(request)
+        assert detect(request) == name
+
+
+@pytest.mark.parametrize("name", BODIES)
+def test_each_message_alone_comes_back_as_it_was(name: str) -> None:
+    dialect = load_dialect(name)
+    for wire in BODIES[name][KEY[name]]:
+        parsed = dialect.parse([wire])
+        assert json.dumps(dialect.emit(parsed, parsed.messages)) == json.dumps([wire])
+
+
+@given(any_dialect())
+def test_any_conversation_comes_back_as_it_was(conversation: tuple[str, Any]) -> None:
+    name, messages = conversation
+    dialect = load_dialect(name)
+    parsed = dialect.parse(messages)
+    assert json.dumps(dialect.emit(parsed, parsed.messages)) == json.dumps(messages)
+
+
+def test_a_string_input_of_responses_stays_a_string() -> None:
+    body = {"model": "gpt-5", "input": "Hello", "instructions": "Be kind."}
+    done = compact(body, budget=1000)
+    assert done.request == body
+    assert [entry.messages for entry in done.ledger] == [(-1,), (0,)]
+
+
+def test_tool_schemas_count_and_system_fields_are_index_minus_one() -> None:
+    for name, body in BODIES.items():
+        done = compact(body, budget=100_000)
+        bare = compact(body[KEY[name]], budget=100_000, dialect=name)
+        assert done.tokens > bare.tokens
+        assert (done.ledger[0].messages == (-1,)) == (name != "chat")
+
+
+@pytest.mark.parametrize(
+    ("dialect", "messages", "index"),
+    [
+        ("anthropic", [{"role": "user", "content": "a"}, {"role": "tool", "content": "b"}], 1),
+        ("chat", [{"role": "narrator", "content": "a"}], 0),
+        ("chat", [{"role": "user", "content": 3}], 0),
+        ("chat", ["hello"], 0),
+        ("chat", [{"role": "user", "content": [{"text": "no type"}]}], 0),
+        ("chat", [{"role": "assistant", "content": "", "tool_calls": "x"}], 0),
+        ("responses", [{"id": "x"}], 0),
+        ("responses", [{"type": "message", "role": "tool", "content": ""}], 0),
+    ],
+)
+def test_what_is_not_of_the_dialect_is_named(dialect: str, messages: Any, index: int) -> None:
+    with pytest.raises(RequestError) as error:
+        compact(messages, budget=100, dialect=dialect)
+    assert error.value.message == index
+    assert str(error.value).startswith(f"message {index}: ")
+
+
+@pytest.mark.parametrize("body", [{"messages": "hello"}, {"model": "x"}, {"input": 3}])
+def test_a_body_without_a_list_of_messages_is_refused(body: Any) -> None:
+    with pytest.raises(RequestError, match="must be a list"):
+        compact(body, budget=100)
+
+
+def test_translation_to_anthropic_merges_results_and_drops_what_it_refuses() -> None:
+    wire = [
+        {"role": "system", "content": "You help."},
+        {
+            "role": "user",
+            "content": [{"type": "text", "text": "See"}, {"type": "image_url", "image_url": {"url": DATA}}],
+        },
+        {
+            "role": "assistant",
+            "content": None,
+            "tool_calls": [
+                {"id": "a", "type": "function", "function": {"name": "look", "arguments": '{"q": 1}'}},
+                {"id": "b", "type": "function", "function": {"name": "look", "arguments": ""}},
+            ],
+        },
+        {"role": "tool", "tool_call_id": "b", "content": "two"},
+        {"role": "tool", "tool_call_id": "a", "content": "one"},
+        {"role": "assistant", "content": ""},
+        {"role": "user", "content": "Go on"},
+    ]
+    messages = to_anthropic(load_dialect("chat").parse(wire).messages)
+    target = load_dialect("anthropic")
+    body = target.emit(target.parse({"system": "You help.", "messages": []}), messages)
+    image = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "QUJD"}}
+    assert body == {
+        "system": "You help.",
+        "messages": [
+            {"role": "user", "content": [{"type": "text", "text": "See"}, image]},
+            {
+                "role": "assistant",
+                "content": [
+                    {"type": "tool_use", "id": "a", "name": "look", "input": {"q": 1}},
+                    {"type": "tool_use", "id": "b", "name": "look", "input": {}},
+                ],
+            },
+            {
+                "role": "user",
+                "content": [
+                    {"type": "tool_result", "tool_use_id": "b", "content": "two"},
+                    {"type": "tool_result", "tool_use_id": "a", "content": "one"},
+                ],
+            },
+            {"role": "user", "content": "Go on"},
+        ],
+    }
+    chat = load_dialect("chat")
+    back = chat.emit(chat.parse([]), to_chat(target.parse(body).messages))
+    assert [m["role"] for m in back] == ["system", "user", "assistant", "tool", "tool", "user"]
+    assert back[1] == wire[1]
+
+
+@pytest.mark.parametrize(
+    "wire",
+    [
+        {"role": "assistant", "content": None, "refusal": "no"},
+        {
+            "role": "user",
+            "content": [{"type": "input_audio", "input_audio": {"data": "UklG", "format": "wav"}}],
+        },
+        {"role": "user", "content": [{"type": "file", "file": {"file_id": "file-1"}}]},
+        {
+            "role": "assistant",
+            "content": None,
+            "tool_calls": [{"id": "a", "type": "function", "function": {"name": "f", "arguments": "[1]"}}],
+        },
+    ],
+)
+def test_what_can_not_be_translated_is_refused_by_name(wire: Any) -> None:
+    with pytest.raises(RequestError):
+        to_anthropic(load_dialect("chat").parse([wire]).messages)
+
+
+FILLER = "word " * 400
+
+
+def test_a_system_message_in_mid_conversation_keeps_the_messages_that_anthropic_wants_beside_it() -> None:
+    messages = [
+        {"role": "user", "content": "first " + FILLER},
+        {"role": "assistant", "content": "fine"},
+        {"role": "user", "content": "old"},
+        {"role": "system", "content": "Be brief."},
+        {"role": "assistant", "content": "ok"},
+        {"role": "user", "content": "new?"},
+    ]
+    for policy in ("bm25", "fifo", "recent", "masking"):
+        done = compact(messages, dialect="anthropic", policy=policy, budget=100)
+        assert done.messages == messages[2:]
+
+
+def test_the_thinking_that_opens_an_open_turn_stays() -> None:
+    def step(n: int, *thinking: Any) -> list[Any]:
+        use = {"type": "tool_use", "id": f"t{n}", "name": "r", "input": {}}
+        result = {"type": "tool_result", "tool_use_id": f"t{n}", "content": f"{n} " * 100}
+        return [{"role": "assistant", "content": [*thinking, use]}, {"role": "user", "content": [result]}]
+
+    thought = {"type": "thinking", "thinking": "hm", "signature": "s"}
+    messages = [{"role": "user", "content": "fix it"}, *step(1, thought), *step(2), *step(3), *step(4)]
+    for policy in ("bm25", "fifo", "recent"):
+        done = compact(messages, policy=policy, budget=500)
+        assert done.messages[1]["content"][0] == thought
+        assert done.messages[-2:] == messages[-2:]
+        assert len(done.messages) < len(messages)
+    every = [{"role": "user", "content": "fix it"}, *[m for n in range(1, 5) for m in step(n, thought)]]
+    assert compact(every, policy="fifo", budget=500).messages[1] != every[1]
+
+
+def test_an_output_whose_call_the_provider_holds_stays() -> None:
+    answer = {"type": "function_call_output", "call_id": "call_1", "output": "ok"}
+    items = [answer, {"role": "user", "content": "old " + FILLER}, {"role": "assistant", "content": "x"}]
+    body = {
+        "model": "gpt-5",
+        "previous_response_id": "resp_1",
+        "input": [*items, {"role": "user", "content": "next"}],
+    }
+    done = compact(body, budget=100)
+    assert answer in done.messages
+    assert done.tokens <= 100

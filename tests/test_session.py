@@ -1,0 +1,123 @@
+"""Sessions: an exact prefix between evictions, blocks freed at once, counts corrected by what the provider says."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from cases import _filler, _system, quarter
+from hypothesis import given
+from hypothesis import strategies as st
+from strategies import chat
+
+from forgetless import BudgetError, ConfigError, Session, compact
+from forgetless.registry import policy_names
+
+DIARY = [_system("You keep a diary."), *_filler("diary", 30)]
+LAZY = [name for name in policy_names() if name != "full"]
+
+
+def prefix(before: list[Any], after: list[Any]) -> bool:
+    return json.dumps(after[: len(before)]) == json.dumps(before)
+
+
+@pytest.mark.parametrize("policy", LAZY)
+def test_between_evictions_what_was_sent_is_a_prefix_of_what_is_sent(policy: str) -> None:
+    session = Session(budget=900, policy=policy, counter=quarter)
+    before: list[Any] = []
+    last_evictions = 0
+    reused: list[int] = []
+    for end in range(2, len(DIARY) + 1, 2):
+        done = session.prepare(DIARY[:end])
+        assert done.tokens <= 900
+        assert sum(e.tokens_after for e in done.ledger) == done.tokens
+        if session.evictions == last_evictions:
+            assert prefix(before, done.messages)
+            assert done.reused_tokens == sum(e.tokens_after for e in done.ledger) - new_tokens(done, before)
+        last_evictions = session.evictions
+        reused.append(done.reused_tokens)
+        before = done.messages
+    assert 2 <= session.evictions <= len(reused) // 2
+    assert sum(reused) > 0
+
+
+def new_tokens(done: Any, before: list[Any]) -> int:
+    return sum(4 + quarter(m["content"]) for m in done.messages[len(before) :])
+
+
+def test_the_low_mark_decides_how_often_it_evicts() -> None:
+    counts = []
+    for low in (0.95, 0.7, 0.4):
+        session = Session(budget=1200, low=low, policy="fifo", counter=quarter)
+        for end in range(2, len(DIARY) + 1, 2):
+            session.prepare(DIARY[:end])
+        counts.append(session.evictions)
+    assert counts == sorted(counts, reverse=True)
+    assert counts[0] > counts[-1]
+
+
+@given(chat(pending=False), st.floats(0.2, 1.2), st.sampled_from(LAZY))
+def test_every_request_of_a_session_is_valid_and_within_budget(
+    messages: list[Any], share: float, policy: str
+) -> None:
+    total = compact(messages, budget=10**9, policy="full").tokens
+    session = Session(budget=max(1, int(total * share)), policy=policy)
+    ends = [i + 1 for i, m in enumerate(messages) if m["role"] in ("user", "tool")]
+    for end in ends:
+        if end < len(messages) and messages[end]["role"] == "tool":
+            continue  # a client calls the model when all results are in
+        try:
+            done = session.prepare(messages[:end])
+        except BudgetError:
+            continue
+        assert done.tokens <= done.budget
+        ids = {c["id"] for m in done.messages for c in m.get("tool_calls") or ()}
+        assert ids == {m["tool_call_id"] for m in done.messages if m["role"] == "tool"}
+        speakers = [m["role"] for m in done.messages if m["role"] not in ("system", "developer")]
+        assert not speakers or speakers[0] == "user"
+
+
+def test_an_edited_history_is_chosen_for_anew() -> None:
+    session = Session(budget=900, policy="fifo", counter=quarter)
+    for end in range(2, 30, 2):
+        session.prepare(DIARY[:end])
+    edited = [*DIARY[:3], {"role": "user", "content": "Something else"}, *DIARY[4:20]]
+    done = session.prepare(edited)
+    assert done.tokens <= 900
+    assert done.reused_tokens <= 10
+
+
+def test_usage_corrects_later_counts() -> None:
+    session = Session(budget=1000, policy="fifo", counter=quarter)
+    done = session.prepare(DIARY[:6])
+    reply = session.observe({"role": "assistant", "content": "ok"}, {"prompt_tokens": done.tokens * 2})
+    assert reply.message == {"role": "assistant", "content": "ok"}
+    assert reply.input_tokens == done.tokens * 2
+    assert session.correction == 1.5
+    assert session.prepare(DIARY[:12]).tokens <= 1000 / 1.5
+    anthropic = {"input_tokens": 10, "cache_read_input_tokens": 500, "cache_creation_input_tokens": 90}
+    assert session.observe(None, anthropic).input_tokens == 600
+    assert session.observe(None).input_tokens is None
+
+
+def test_a_floor_above_the_budget_changes_nothing_in_the_session() -> None:
+    session = Session(budget=300, policy="bm25", counter=quarter)
+    first = session.prepare(DIARY[:8])
+    with pytest.raises(BudgetError):
+        session.prepare([*DIARY[:8], {"role": "user", "content": "x" * 4000}])
+    assert session.prepare(DIARY[:8]).messages == first.messages
+    short = Session(budget=300, policy="bm25", counter=quarter, truncate=True)
+    assert short.prepare([*DIARY[:8], {"role": "user", "content": "x" * 4000}]).tokens <= 300
+
+
+def test_an_eager_policy_chooses_at_every_call() -> None:
+    session = Session(budget=10**6, policy="recent", turns=2, eager=True)
+    done = session.prepare(DIARY[:21])
+    assert len(done.messages) == 5
+    assert session.evictions == 1
+
+
+def test_a_wrong_mark_is_refused() -> None:
+    with pytest.raises(ConfigError, match="low water mark"):
+        Session(budget=100, low=0)
