@@ -11,9 +11,20 @@ from dataclasses import dataclass, field
 from math import ceil
 from typing import Any
 
-NOUNS = (
-    "anchor basil canal delta ember fjord gravel hazel island jasmine kettle lagoon maple nickel oboe".split()
-)
+NOUNS = [
+    "anchor",
+    "basil",
+    "canal",
+    "delta",
+    "ember",
+    "fjord",
+    "gravel",
+    "hazel",
+    "island",
+    "jasmine",
+    "kettle",
+    "oboe",
+]
 
 SCORING = ("bm25",)
 """Policies that can know from the words of the question what to keep."""
@@ -239,9 +250,7 @@ CASES = [
             },
             {
                 "role": "user",
-                "content": [
-                    {"type": "tool_result", "tool_use_id": "t1", "content": _prose("water", 420, "", "")}
-                ],
+                "content": [{"type": "tool_result", "tool_use_id": "t1", "content": _prose("water", 420, "", "")}],
             },
         ],
         215,

@@ -8,8 +8,8 @@ from typing import Any
 from hypothesis import strategies as st
 
 WORDS = [
-    "ledger", "harbour", "tracking", "number", "RMA-2231", "7f3c9a52-0d41", "/srv/out.parquet", "合同编号", "こんにちは",
-    "refund", "please", "the", "of", "3.14", "<|endoftext|>", "👩‍👩‍👧", "ok", "\n\n", "def f(x):", "é",
+    "ledger", "harbour", "tracking", "number", "RMA-2231", "7f3c9a52-0d41", "/srv/out.parquet", "合同编号",
+    "こんにちは", "refund", "please", "the", "of", "3.14", "<|endoftext|>", "👩‍👩‍👧", "ok", "\n\n", "def f(x):", "é",
 ]  # fmt: skip
 
 words = st.lists(st.sampled_from(WORDS), min_size=1, max_size=60).map(" ".join)
@@ -67,8 +67,7 @@ def anthropic(draw: st.DrawFn) -> list[dict[str, Any]]:
                 head.append({"type": "thinking", "thinking": draw(words), "signature": f"sig{turn}{step}=="})
             head += [{"type": "tool_use", "id": i, "name": "look", "input": draw(arguments)} for i in ids]
             tail: list[Any] = [
-                {"type": "tool_result", "tool_use_id": i, "content": draw(st.one_of(words, _blocks()))}
-                for i in ids
+                {"type": "tool_result", "tool_use_id": i, "content": draw(st.one_of(words, _blocks()))} for i in ids
             ]
             if draw(st.integers(0, 2)) == 0:
                 tail.append({"type": "text", "text": draw(words)})
@@ -113,8 +112,7 @@ def responses(draw: st.DrawFn) -> list[dict[str, Any]]:
             if draw(st.integers(0, 5)) == 0:
                 items.append({"role": "user", "content": draw(words)})
             items += [
-                {"type": "function_call_output", "call_id": i, "output": draw(text)}
-                for i in draw(st.permutations(ids))
+                {"type": "function_call_output", "call_id": i, "output": draw(text)} for i in draw(st.permutations(ids))
             ]
         answer = [{"type": "output_text", "text": draw(words), "annotations": []}]
         items.append(

@@ -8,8 +8,8 @@ import re
 from typing import Any
 
 import pytest
-from cases import CASES, SCORING, Case, quarter
 
+from cases import CASES, SCORING, Case, quarter
 from forgetless import BudgetError, Compaction, compact
 from forgetless.registry import policy_names
 

@@ -6,13 +6,13 @@ import json
 from typing import Any
 
 import pytest
-from cases import _filler, _system, quarter
 from hypothesis import given
 from hypothesis import strategies as st
-from strategies import chat
 
+from cases import _filler, _system, quarter
 from forgetless import BudgetError, ConfigError, Session, compact
 from forgetless.registry import policy_names
+from strategies import chat
 
 DIARY = [_system("You keep a diary."), *_filler("diary", 30)]
 LAZY = [name for name in policy_names() if name != "full"]
@@ -58,9 +58,7 @@ def test_the_low_mark_decides_how_often_it_evicts() -> None:
 
 
 @given(chat(pending=False), st.floats(0.2, 1.2), st.sampled_from(LAZY))
-def test_every_request_of_a_session_is_valid_and_within_budget(
-    messages: list[Any], share: float, policy: str
-) -> None:
+def test_every_request_of_a_session_is_valid_and_within_budget(messages: list[Any], share: float, policy: str) -> None:
     total = compact(messages, budget=10**9, policy="full").tokens
     session = Session(budget=max(1, int(total * share)), policy=policy)
     ends = [i + 1 for i, m in enumerate(messages) if m["role"] in ("user", "tool")]

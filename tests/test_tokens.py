@@ -9,11 +9,15 @@ from typing import Any
 
 import pytest
 from hypothesis import given
-from strategies import any_dialect
 
 from forgetless import ConfigError, MissingExtra, compact
 from forgetless.registry import load_dialect
 from forgetless.tokens import MEDIA_TOKENS, PER_MESSAGE, Counter, for_model, from_file, model_facts
+from strategies import any_dialect
+
+
+def b64(mime: str, data: str) -> dict[str, str]:
+    return {"type": "base64", "media_type": mime, "data": data}
 
 
 def tokens(dialect: str, message: dict[str, Any], counter: Counter) -> int:
@@ -26,15 +30,9 @@ def test_a_message_is_its_parts_and_a_constant() -> None:
     assert tokens("chat", {"role": "user", "content": "12345"}, counter) == 5 + PER_MESSAGE
     assert tokens("chat", {"role": "user", "content": None}, counter) == PER_MESSAGE
     call = {"id": "a", "type": "function", "function": {"name": "look", "arguments": "{}"}}
-    assert (
-        tokens("chat", {"role": "assistant", "content": "ab", "tool_calls": [call]}, counter)
-        == 8 + PER_MESSAGE
-    )
+    assert tokens("chat", {"role": "assistant", "content": "ab", "tool_calls": [call]}, counter) == 8 + PER_MESSAGE
     use = {"type": "tool_use", "id": "a", "name": "look", "input": {"q": 1}}
-    assert (
-        tokens("anthropic", {"role": "assistant", "content": [use]}, counter)
-        == 4 + len('{"q":1}') + PER_MESSAGE
-    )
+    assert tokens("anthropic", {"role": "assistant", "content": [use]}, counter) == 4 + len('{"q":1}') + PER_MESSAGE
 
 
 @pytest.mark.parametrize("size", [100, 400_000])
@@ -45,8 +43,8 @@ def test_a_message_is_its_parts_and_a_constant() -> None:
         ("chat", "audio", lambda d: {"type": "input_audio", "input_audio": {"data": d, "format": "wav"}}),
         ("chat", "file", lambda d: {"type": "file", "file": {"file_data": d, "filename": "a.pdf"}}),
         ("responses", "image", lambda d: {"type": "input_image", "image_url": f"data:image/png;base64,{d}"}),
-        ("anthropic", "image", lambda d: {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": d}}),
-        ("anthropic", "file", lambda d: {"type": "document", "source": {"type": "base64", "media_type": "application/pdf", "data": d}}),
+        ("anthropic", "image", lambda d: {"type": "image", "source": b64("image/png", d)}),
+        ("anthropic", "file", lambda d: {"type": "document", "source": b64("application/pdf", d)}),
     ],
 )  # fmt: skip
 def test_payloads_cost_what_their_kind_costs(dialect: str, kind: str, block: Any, size: int) -> None:
@@ -65,9 +63,7 @@ def test_a_document_given_as_text_costs_its_text() -> None:
 
 
 def test_tool_schemas_are_in_the_total() -> None:
-    tools = [
-        {"type": "function", "function": {"name": "look", "parameters": {"type": "object", "properties": {}}}}
-    ]
+    tools = [{"type": "function", "function": {"name": "look", "parameters": {"type": "object", "properties": {}}}}]
     body = {"messages": [{"role": "user", "content": "hi"}], "tools": tools}
     counter = Counter(len)
     schema = len(json.dumps(tools, separators=(",", ":")))
@@ -83,9 +79,7 @@ def test_any_conversation_can_be_counted(conversation: tuple[str, Any]) -> None:
 
 def test_families_scale_and_prefixes_of_providers_do_not_matter() -> None:
     text = "The quick brown fox jumps over the lazy dog. " * 20
-    assert (
-        for_model("claude-sonnet-4-5").text(text) > for_model("gpt-4o").text(text) == for_model().text(text)
-    )
+    assert for_model("claude-sonnet-4-5").text(text) > for_model("gpt-4o").text(text) == for_model().text(text)
     assert model_facts("openai/gpt-4o-mini") == model_facts("gpt-4o-2024-08-06")
     assert model_facts("gpt-4o") != model_facts("gpt-4")
     assert model_facts("my-own-model") is None
@@ -105,9 +99,7 @@ def word_level(tmp_path: Path) -> str:
     """A tokenizer.json that knows whole words, with a special token."""
     from tokenizers import Tokenizer, models, pre_tokenizers
 
-    tokenizer = Tokenizer(
-        models.WordLevel({"hello": 0, "world": 1, "[UNK]": 2, "<|end|>": 3}, unk_token="[UNK]")
-    )
+    tokenizer = Tokenizer(models.WordLevel({"hello": 0, "world": 1, "[UNK]": 2, "<|end|>": 3}, unk_token="[UNK]"))
     tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
     tokenizer.add_special_tokens(["<|end|>"])
     path = tmp_path / "tokenizer.json"
@@ -120,10 +112,7 @@ def test_a_tokenizer_json_counts_exactly_and_special_tokens_as_text(word_level: 
     assert counter.text("hello world hello") == 3
     assert counter.text("<|end|>") == 3
     assert counter.text("hello \ud83d") == 2
-    assert (
-        compact([{"role": "user", "content": "hello world"}], budget=100, counter=counter).tokens
-        == 2 + PER_MESSAGE
-    )
+    assert compact([{"role": "user", "content": "hello world"}], budget=100, counter=counter).tokens == 2 + PER_MESSAGE
 
 
 def test_a_rank_file_counts_exactly(tmp_path: Path) -> None:
@@ -153,9 +142,7 @@ def test_a_bad_tokenizer_file_is_named(tmp_path: Path, name: str, data: bytes, h
         from_file(str(tmp_path / "missing.json"))
 
 
-def test_a_missing_library_names_the_install_command(
-    word_level: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_missing_library_names_the_install_command(word_level: str, monkeypatch: pytest.MonkeyPatch) -> None:
     import sys
 
     monkeypatch.setitem(sys.modules, "tokenizers", None)

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import json
 import random
+from itertools import pairwise
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from strategies import any_dialect, chat
 
 from forgetless import RequestError
 from forgetless.messages import Message, Opaque, Text
 from forgetless.registry import load_dialect
 from forgetless.tokens import Counter
 from forgetless.units import Unit, check, join, split
+from strategies import any_dialect, chat
 
 COUNTER = Counter(len)
 
@@ -63,16 +64,14 @@ def test_units_cover_each_part_once_and_join_does_not_mind_their_order(
         mine = [(a, b) for i, a, b in spans if i == index]
         assert mine[0][0] == 0
         assert mine[-1][1] == len(message.parts)
-        assert all(a[1] == b[0] for a, b in zip(mine, mine[1:], strict=False))
+        assert all(a[1] == b[0] for a, b in pairwise(mine))
     shuffled = list(units)
     rng.shuffle(shuffled)
     assert join(shuffled) == list(messages)
 
 
 @given(chat(), st.data())
-def test_keys_are_rolling_and_see_only_what_a_model_reads(
-    messages: list[dict[str, Any]], data: st.DataObject
-) -> None:
+def test_keys_are_rolling_and_see_only_what_a_model_reads(messages: list[dict[str, Any]], data: st.DataObject) -> None:
     keys = [unit.key for unit in units_of("chat", messages)]
     assert len(set(keys)) == len(keys)
     marked = [{**m, "cache_control": {"type": "ephemeral"}} for m in messages]
@@ -170,9 +169,7 @@ def test_the_items_of_one_reply_are_one_unit() -> None:
 def test_pins_hold_the_whole_unit_and_provider_held_blocks_pin_themselves() -> None:
     units = units_of("chat", [user(), call("a"), result("a"), said()], pins={2})
     assert [unit.pinned for unit in units] == [False, True, False]
-    held = split(
-        [Message("assistant", (Opaque({"type": "compaction"}),)), Message("user", (Text("x"),))], COUNTER
-    )
+    held = split([Message("assistant", (Opaque({"type": "compaction"}),)), Message("user", (Text("x"),))], COUNTER)
     assert held[0].pinned
 
 

@@ -46,6 +46,5 @@ def compact(
         ConfigError: unknown policy, dialect or option, or no usable budget.
     """
     intake = take(request, budget=budget, dialect=dialect, counter=counter, model=model, pins=pins)
-    if isinstance(policy, str):
-        policy = load_policy(policy, counter=intake.counter, **options)
-    return intake.finish(intake.run(policy, intake.budget, shorten=truncate))
+    chosen: Policy = load_policy(policy, counter=intake.counter, **options) if isinstance(policy, str) else policy
+    return intake.finish(intake.run(chosen, intake.budget, shorten=truncate))

@@ -1,8 +1,8 @@
-"""How many tokens a text is, estimated from its shape: no vocabulary, a few microseconds, and seldom off by a tenth.
+"""How many tokens a text is, estimated from its shape: no vocabulary, microseconds, seldom off by a tenth.
 
-A byte-pair tokenizer splits a text where the kind of character changes, then merges within the pieces, so counts of kinds
-and of changes of kind nearly tell the tokens. Each character becomes four bits and the text one large integer, over which
-a count is a shift, an `&` and a `bit_count`: passes at C speed, none in Python.
+A byte-pair tokenizer splits a text where the kind of character changes, then merges within the pieces, so
+counts of kinds and of changes of kind nearly tell the tokens. Each character becomes four bits and the text one
+large integer, over which a count is a shift, an `&` and a `bit_count`: passes at C speed, none in Python.
 
 The weights are for o200k_base and lean upwards; `tools/fit_estimator.py` fits them and measures their error.
 """
@@ -13,7 +13,7 @@ from operator import mul
 _CHUNK = 1 << 15  # characters a pass: the masks are this long
 
 _WEIGHTS = (
-    # Of every text. "Gap" is a space, tab or capital, "mark" a printed non-letter or capital: both begin pieces.
+    # Of every text. A gap is a space, tab or capital; a mark a printed sign or capital: both begin pieces.
     0.446,  # characters
     0.933,  # lower-case letters
     0.799,  # gaps
@@ -39,7 +39,7 @@ _WEIGHTS = (
 
 
 def _character(byte: int) -> str:
-    """The hex digit of a Latin-1 character: 8 lower, 4 consonant or digit, 2 gap, 1 mark; planes are fewer than kinds."""
+    """The hex digit of a Latin-1 character: 8 lower, 4 consonant or digit, 2 gap, 1 mark."""
     character = chr(byte)
     if character.isalpha() and byte > 127:
         return "9"  # its own, so that it can be counted
@@ -54,17 +54,7 @@ def _character(byte: int) -> str:
 
 def _script(row: int) -> str:
     """The hex digit of the 256 code points that share a high byte in UTF-16; alphabets have the bit 8."""
-    firsts = {
-        0x00: "0",
-        0x03: "8",
-        0x06: "9",
-        0x20: "0",
-        0x30: "a",
-        0x34: "4",
-        0xA4: "a",
-        0xD8: "2",
-        0xDC: "0",
-    }
+    firsts = {0: "0", 0x03: "8", 0x06: "9", 0x20: "0", 0x30: "a", 0x34: "4", 0xA4: "a", 0xD8: "2", 0xDC: "0"}
     return firsts[max(first for first in firsts if first <= row)]
 
 
@@ -80,7 +70,7 @@ def _integer(digits: bytes) -> int:
 
 
 def features(text: str) -> tuple[int, ...]:
-    """Counts over a text of at most `_CHUNK` characters, in the order of `_WEIGHTS`; without the scripts for ASCII."""
+    """Counts over at most `_CHUNK` characters, in the order of `_WEIGHTS`; for ASCII without the scripts."""
     characters = text.encode("latin-1", "replace").translate(_CHARACTERS)
     x = _integer(characters)
     before = x >> 4  # at each character, the one before it
@@ -123,8 +113,9 @@ def features(text: str) -> tuple[int, ...]:
 def estimate(text: str) -> float:
     """The tokens that o200k_base would make of a text, special tokens read as plain text.
 
-    Takes any string, lone surrogates included, in time linear in its length; never negative, and 0 for the empty string.
+    Takes any string, lone surrogates included, in linear time; never negative, and 0 for the empty string.
     """
     if len(text) > _CHUNK:
         return sum(estimate(text[at : at + _CHUNK]) for at in range(0, len(text), _CHUNK))
-    return max(0.0, sum(map(mul, _WEIGHTS, features(text))))
+    tokens: float = sum(map(mul, _WEIGHTS, features(text)))
+    return max(0.0, tokens)

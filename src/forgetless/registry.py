@@ -62,9 +62,7 @@ def load_policy(name: str, *, counter: Any = None, **options: Any) -> Any:
     known = inspect.signature(factory).parameters
     for option in options:
         if option not in known:
-            raise ConfigError(
-                _unknown(f"option of policy {name!r}:", option, [k for k in known if k != "counter"])
-            )
+            raise ConfigError(_unknown(f"option of policy {name!r}:", option, [k for k in known if k != "counter"]))
     if counter is not None and "counter" in known:
         options["counter"] = counter
     return factory(**options)

@@ -111,9 +111,7 @@ class Session:
         context = self._held(intake) if policy.lazy else None
         if context is None or context.tokens + intake.fixed > room:
             context = self._evict(intake, policy, room)
-        sent = [
-            (unit.key, entry.tokens_after) for unit, entry in zip(intake.units, context.ledger, strict=False)
-        ]
+        sent = [(unit.key, entry.tokens_after) for unit, entry in zip(intake.units, context.ledger, strict=False)]
         sent = [pair for pair in sent if pair[1]]
         reused = _common(self._sent, sent)
         self._sent = sent

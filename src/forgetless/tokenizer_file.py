@@ -76,9 +76,7 @@ def _tokenizers(path: str, data: bytes) -> Callable[[str], int]:
     except (ValueError, TypeError) as error:
         raise ConfigError(f"{path!r} is not a tokenizer.json: {error}") from error
     tokenizer: Any = Tokenizer.from_file(path)
-    tokenizer.encode_special_tokens = (
-        True  # a special token that a user wrote is text: it must not count as one
-    )
+    tokenizer.encode_special_tokens = True  # a special token that a user wrote is text: it must not count as one
     return lambda text: len(tokenizer.encode(_encodable(text), add_special_tokens=False).ids)
 
 

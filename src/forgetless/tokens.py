@@ -65,9 +65,7 @@ class Counter:
             case Text(text=text):
                 return self.text(text)
             case Call(name=name, arguments=arguments):
-                return self.text(name) + self.text(
-                    arguments if isinstance(arguments, str) else _json(arguments)
-                )
+                return self.text(name) + self.text(arguments if isinstance(arguments, str) else _json(arguments))
             case Result(content=content):
                 return sum(map(self.part, content))
             case Media(kind=kind):

@@ -133,7 +133,7 @@ class _Splitter:
             draft.add((index, start, stop), piece, self.count(piece))
 
 
-def _runs(parts: tuple[Part, ...]) -> Iterator[Span | tuple[int, int, str | None]]:
+def _runs(parts: tuple[Part, ...]) -> Iterator[tuple[int, int, str | None]]:
     """Cut parts into single results (with the id of their call) and runs of anything else (None)."""
     start = 0
     for i, part in enumerate(parts):
@@ -153,9 +153,7 @@ def _continues(last: Message, message: Message) -> bool:
     return bool(message.parts) and all(type(p) is Call for p in message.parts)
 
 
-def split(
-    messages: Iterable[Message], counter: Counter, *, start: int = 0, pins: Collection[int] = ()
-) -> list[Unit]:
+def split(messages: Iterable[Message], counter: Counter, *, start: int = 0, pins: Collection[int] = ()) -> list[Unit]:
     """Cut a conversation into units.
 
     Args:

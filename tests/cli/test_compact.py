@@ -10,9 +10,7 @@ from typing import Any
 
 import pytest
 
-MESSAGES = [
-    {"role": r, "content": f"{r} {n} " + "word " * 50} for n in range(20) for r in ("user", "assistant")
-]
+MESSAGES = [{"role": r, "content": f"{r} {n} " + "word " * 50} for n in range(20) for r in ("user", "assistant")]
 BODY = {"model": "gpt-4o", "messages": MESSAGES}
 
 
@@ -30,9 +28,7 @@ def write(tmp_path: Path, value: Any, name: str = "in.json") -> str:
 
 def test_a_body_from_a_file_comes_out_compacted_with_a_table_beside_it(tmp_path: Path) -> None:
     ledger = tmp_path / "ledger.json"
-    done = forgetless(
-        "compact", write(tmp_path, BODY), "--budget", "500", "--policy", "fifo", "--ledger", str(ledger)
-    )
+    done = forgetless("compact", write(tmp_path, BODY), "--budget", "500", "--policy", "fifo", "--ledger", str(ledger))
     assert done.returncode == 0, done.stderr
     request = json.loads(done.stdout)
     assert request["model"] == "gpt-4o"
@@ -63,9 +59,7 @@ def test_a_trajectory_becomes_chat_messages(tmp_path: Path) -> None:
     for n in range(6):
         call = {"tool_call_id": f"t{n}", "function_name": "bash", "arguments": {"keystrokes": f"ls {n}\n"}}
         seen = {"results": [{"source_call_id": f"t{n}", "content": "file\n" * 100}]}
-        steps.append(
-            {"step_id": n + 2, "source": "agent", "message": "", "tool_calls": [call], "observation": seen}
-        )
+        steps.append({"step_id": n + 2, "source": "agent", "message": "", "tool_calls": [call], "observation": seen})
     done = forgetless(
         "compact",
         write(tmp_path, {"schema_version": "ATIF-v1.6", "steps": steps}),
@@ -81,9 +75,7 @@ def test_a_trajectory_becomes_chat_messages(tmp_path: Path) -> None:
 
 
 def test_a_lone_surrogate_survives_the_way_through(tmp_path: Path) -> None:
-    done = forgetless(
-        "compact", write(tmp_path, '[{"role": "user", "content": "a\\ud83db 漢"}]'), "--budget", "50"
-    )
+    done = forgetless("compact", write(tmp_path, '[{"role": "user", "content": "a\\ud83db 漢"}]'), "--budget", "50")
     assert json.loads(done.stdout) == [{"role": "user", "content": "a\ud83db 漢"}]
     assert "漢".encode() in done.stdout
 
@@ -121,9 +113,7 @@ def test_truncate_and_pin_and_tokenizer(tmp_path: Path) -> None:
         (BODY, ("--unknown",), "unknown"),
     ],
 )
-def test_bad_input_is_one_line_and_exit_code_two(
-    tmp_path: Path, value: Any, args: tuple[str, ...], hint: str
-) -> None:
+def test_bad_input_is_one_line_and_exit_code_two(tmp_path: Path, value: Any, args: tuple[str, ...], hint: str) -> None:
     given = ("--budget", "500") if "--budget" not in args and hint != "give a budget" else ()
     done = forgetless("compact", write(tmp_path, value), *given, *args)
     assert done.returncode == 2

@@ -50,9 +50,7 @@ def test_a_whole_run() -> None:
             "role": "assistant",
             "content": "so",
             "reasoning_content": "I must look.",
-            "tool_calls": [
-                {"id": "c1", "type": "function", "function": {"name": "sh", "arguments": '{"cmd": "c1"}'}}
-            ],
+            "tool_calls": [{"id": "c1", "type": "function", "function": {"name": "sh", "arguments": '{"cmd": "c1"}'}}],
         },
         {"role": "tool", "tool_call_id": "c1", "content": "a.txt"},
         {"role": "assistant", "content": "One file: a.txt"},
@@ -99,9 +97,7 @@ def test_results_without_calls_become_user_messages() -> None:
         {"role": "user", "content": "parse error"},
         {"role": "system", "content": ""},
     ]
-    silent = trajectory(
-        {"source": "system", "message": "", "observation": {"results": [{"content": "reset"}]}}
-    )
+    silent = trajectory({"source": "system", "message": "", "observation": {"results": [{"content": "reset"}]}})
     assert messages_from_atif(silent) == [{"role": "user", "content": "reset"}]
 
 
@@ -113,9 +109,7 @@ def test_content_parts() -> None:
     wired = [{"type": "text", "text": "see"}, {"type": "image_url", "image_url": {"url": "i/1.png"}}]
     assert messages_from_atif(trajectory({"source": "user", "message": parts}))[0]["content"] == wired
     both = [{"content": "a"}, {"content": parts}]
-    assert answers(messages_from_atif(trajectory(agent(["c"], both)))) == {
-        "c": [{"type": "text", "text": "a"}, *wired]
-    }
+    assert answers(messages_from_atif(trajectory(agent(["c"], both)))) == {"c": [{"type": "text", "text": "a"}, *wired]}
 
 
 @pytest.mark.parametrize(
@@ -140,9 +134,7 @@ def test_errors_name_the_step(step: Any, says: str) -> None:
         messages_from_atif(trajectory({"source": "user", "message": "hi"}, step))
 
 
-@pytest.mark.parametrize(
-    "value", [None, [], {}, {"steps": []}, {"trajectory": {"steps": []}}, {"messages": []}]
-)
+@pytest.mark.parametrize("value", [None, [], {}, {"steps": []}, {"trajectory": {"steps": []}}, {"messages": []}])
 def test_other_values_are_not_atif(value: Any) -> None:
     assert not is_atif(value)
     with pytest.raises(RequestError, match="not an ATIF trajectory"):
@@ -154,9 +146,7 @@ def runs(draw: st.DrawFn) -> dict[str, Any]:
     steps: list[dict[str, Any]] = [{"source": "user", "message": draw(st.text(max_size=20))}]
     for number in range(draw(st.integers(0, 6))):
         calls = [f"call_{number}_{i}" for i in range(draw(st.integers(0, 4)))]
-        named = st.fixed_dictionaries(
-            {"source_call_id": st.sampled_from(calls), "content": st.text(max_size=9)}
-        )
+        named = st.fixed_dictionaries({"source_call_id": st.sampled_from(calls), "content": st.text(max_size=9)})
         unnamed = st.fixed_dictionaries({"content": st.none() | st.text(max_size=9)})
         steps.append(agent(calls, draw(st.lists(named | unnamed if calls else unnamed, max_size=5))))
     return trajectory(*steps)
@@ -174,10 +164,7 @@ def test_every_call_has_one_result_and_no_text_is_lost(run: dict[str, Any]) -> N
     check(units)
     assert not any(unit.open and unit is not units[-1] and unit.kind == "step" for unit in units[:-2])
     given_texts = [
-        r["content"]
-        for s in run["steps"]
-        for r in s.get("observation", {}).get("results", [])
-        if r["content"]
+        r["content"] for s in run["steps"] for r in s.get("observation", {}).get("results", []) if r["content"]
     ]
     kept = "\n".join(m["content"] or "" for m in messages if m["role"] != "assistant")
     assert all(text in kept for text in given_texts)

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 from hypothesis import given
-from strategies import any_dialect
 
 from forgetless import RequestError, compact
 from forgetless.dialects.base import detect
 from forgetless.dialects.translate import to_anthropic, to_chat
 from forgetless.registry import load_dialect
+from strategies import any_dialect
 
 DATA = "data:image/png;base64,QUJD"
 

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from strategies import any_dialect
 
 from forgetless import BudgetError, Compaction, compact, load_policy
 from forgetless.registry import load_dialect, policy_names
 from forgetless.tokens import for_model
+from strategies import any_dialect
 
 VARIANTS = [(name, {}) for name in policy_names()] + [
     ("recent", {"turns": 2}),
@@ -29,9 +29,7 @@ def run(
     """The compaction at `share` of the whole, or None when the floor does not fit."""
     total = compact(messages, budget=10**9, policy="full", dialect=dialect).tokens
     try:
-        return compact(
-            messages, budget=max(1, int(total * share)), policy=policy, dialect=dialect, **options, **kw
-        )
+        return compact(messages, budget=max(1, int(total * share)), policy=policy, dialect=dialect, **options, **kw)
     except BudgetError as error:
         assert error.floor > error.budget
         return None
@@ -154,11 +152,7 @@ def same_place(dialect: str, kept: Any, source: Any, compressed: bool) -> bool:
         k: v for k, v in source.items() if k != "content" and k != "output"
     }:
         return json.dumps(kept) != json.dumps(source)
-    if (
-        dialect == "anthropic"
-        and kept["role"] == source["role"] == "user"
-        and isinstance(source["content"], list)
-    ):
+    if dialect == "anthropic" and kept["role"] == source["role"] == "user" and isinstance(source["content"], list):
         return all(block in source["content"] for block in kept["content"])
     return False
 

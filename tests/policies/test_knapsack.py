@@ -15,9 +15,7 @@ from forgetless.policies.knapsack import solve
 Instance = tuple[list[float], list[int], int, list[bool] | None]
 
 
-def brute_force(
-    scores: Sequence[float], costs: Sequence[int], budget: int, opens: Sequence[bool] | None
-) -> float:
+def brute_force(scores: Sequence[float], costs: Sequence[int], budget: int, opens: Sequence[bool] | None) -> float:
     best = 0.0
     units = [unit for unit, score in enumerate(scores) if score >= 0]
     for size in range(1, len(units) + 1):
@@ -27,9 +25,7 @@ def brute_force(
     return best
 
 
-def programme(
-    scores: Sequence[float], costs: Sequence[int], budget: int, opens: Sequence[bool] | None
-) -> float:
+def programme(scores: Sequence[float], costs: Sequence[int], budget: int, opens: Sequence[bool] | None) -> float:
     """The highest total, by a table over all budgets filled from the last unit to the first."""
     best, table = 0.0, np.zeros(budget + 1)
     for unit in reversed(range(len(scores))):

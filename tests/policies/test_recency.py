@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from strategies import chat
 
 from forgetless import BudgetError, ConfigError, compact, load_policy
 from forgetless.policies.base import floor
 from forgetless.registry import load_dialect
 from forgetless.tokens import for_model
 from forgetless.units import split
+from strategies import chat
 
 
 def valid(units: list[Any], kept: set[int]) -> bool:
@@ -22,9 +22,7 @@ def valid(units: list[Any], kept: set[int]) -> bool:
 
 
 @given(chat(), st.floats(0.05, 0.95))
-def test_fifo_keeps_the_longest_tail_that_fits_and_opens_with_a_user(
-    messages: list[Any], share: float
-) -> None:
+def test_fifo_keeps_the_longest_tail_that_fits_and_opens_with_a_user(messages: list[Any], share: float) -> None:
     units = split(load_dialect("chat").parse(messages).messages, for_model())
     pinned = set(floor(units))
     budget = max(1, int(sum(u.tokens for u in units) * share))
@@ -40,9 +38,7 @@ def test_fifo_keeps_the_longest_tail_that_fits_and_opens_with_a_user(
 
 
 @given(chat(), st.integers(1, 4), st.floats(0.05, 0.95), st.booleans())
-def test_recent_is_fifo_within_the_last_turns(
-    messages: list[Any], turns: int, share: float, eager: bool
-) -> None:
+def test_recent_is_fifo_within_the_last_turns(messages: list[Any], turns: int, share: float, eager: bool) -> None:
     units = split(load_dialect("chat").parse(messages).messages, for_model())
     budget = max(1, int(sum(u.tokens for u in units) * share))
     try:

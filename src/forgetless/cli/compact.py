@@ -69,9 +69,7 @@ def compact_file(
     if json:
         sys.stdout.buffer.write(dump(done.as_dict(), indent=2))
         return
-    sys.stdout.buffer.write(
-        dump(done.request, lines=conversation.lines, indent=None if conversation.lines else 2)
-    )
+    sys.stdout.buffer.write(dump(done.request, lines=conversation.lines, indent=None if conversation.lines else 2))
     sys.stdout.flush()
     show(done, conversation.request)
 
@@ -102,9 +100,7 @@ def show(done: Compaction, request: Any) -> None:
         role, begins = _about(request, entry.messages)
         score = "" if entry.score is None else f"{entry.score:.3g}"
         tokens = f"{entry.tokens_before:,} → {entry.tokens_after:,}"
-        table.add_row(
-            str(entry.unit), _ranges(entry.messages), role, entry.form, entry.reason, score, tokens, begins
-        )
+        table.add_row(str(entry.unit), _ranges(entry.messages), role, entry.form, entry.reason, score, tokens, begins)
     console.print(table)
     if len(gone) > ROWS:
         console.print(f"and {len(gone) - ROWS} more; --ledger FILE writes all of them")

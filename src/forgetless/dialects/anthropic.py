@@ -85,9 +85,7 @@ def _part(block: Wire, index: int) -> Part:
     match block["type"]:
         case "tool_use":
             given = block.get("input")
-            return Call(
-                ident(block, "id"), ident(block, "name"), given if isinstance(given, Mapping) else {}, block
-            )
+            return Call(ident(block, "id"), ident(block, "name"), given if isinstance(given, Mapping) else {}, block)
         case "tool_result":
             inner = _content(block.get("content"), index)
             # References load tools into the conversation: text in their place would unload them.
@@ -122,10 +120,9 @@ def _block(part_: Part) -> Wire:
             return text_block(part_)
         case Media(block=block) | Opaque(block=block) | Thinking(wire=block):
             return block
-        case Call(wire=None):
-            return {"type": "tool_use", "id": part_.id, "name": part_.name, "input": part_.arguments}
         case Call(wire=block):
-            return block
+            made = {"type": "tool_use", "id": part_.id, "name": part_.name, "input": part_.arguments}
+            return made if block is None else block
         case Result(content=content, wire=block):
             result = dict(block) if block is not None else {"type": "tool_result", "tool_use_id": part_.id}
             return {**result, "content": _blocks(content)} if content else result

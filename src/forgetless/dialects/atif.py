@@ -38,9 +38,7 @@ def messages_from_atif(value: object) -> list[dict[str, Any]]:
     """
     steps = _steps(value)
     if steps is None:
-        raise RequestError(
-            "not an ATIF trajectory: an object with 'schema_version' and a list of 'steps' is needed"
-        )
+        raise RequestError("not an ATIF trajectory: an object with 'schema_version' and a list of 'steps' is needed")
     return [message for number, step in enumerate(steps, 1) for message in _step(step, number)]
 
 
@@ -75,9 +73,7 @@ def _step(step: object, number: int) -> Iterator[dict[str, Any]]:
         yield from _answers([call["id"] for call in calls], results, number)
     else:
         yield from (
-            {"role": "user", "content": content}
-            for r in results
-            if (content := _content(r.get("content"), number))
+            {"role": "user", "content": content} for r in results if (content := _content(r.get("content"), number))
         )
 
 
@@ -85,16 +81,12 @@ def _call(value: object, number: int) -> dict[str, Any]:
     call = _object(value, "a tool call", number)
     ident, name, arguments = call.get("tool_call_id"), call.get("function_name"), call.get("arguments")
     if not isinstance(ident, str) or not ident or not isinstance(name, str):
-        raise RequestError(
-            f"step {number}: a tool call needs 'tool_call_id' and 'function_name', both strings"
-        )
+        raise RequestError(f"step {number}: a tool call needs 'tool_call_id' and 'function_name', both strings")
     given = arguments if isinstance(arguments, str) else json.dumps(arguments or {}, ensure_ascii=False)
     return {"id": ident, "type": "function", "function": {"name": name, "arguments": given}}
 
 
-def _answers(
-    idents: Sequence[str], results: Sequence[Mapping[str, Any]], number: int
-) -> Iterator[dict[str, Any]]:
+def _answers(idents: Sequence[str], results: Sequence[Mapping[str, Any]], number: int) -> Iterator[dict[str, Any]]:
     """One tool message for each call."""
     if len(set(idents)) < len(idents):
         raise RequestError(f"step {number}: two calls share one 'tool_call_id'")
@@ -107,9 +99,7 @@ def _answers(
         elif ident in found:
             found[ident].append(content)
         else:
-            raise RequestError(
-                f"step {number}: a result names the call {ident!r}, which the step does not make"
-            )
+            raise RequestError(f"step {number}: a result names the call {ident!r}, which the step does not make")
     waiting = [ident for ident in idents if not found[ident]]
     for place, content in enumerate(unnamed):
         early = place < len(unnamed) - 1 and place < len(waiting) - 1
@@ -134,9 +124,7 @@ def _content(value: object, number: int) -> Content:
     if value is None or isinstance(value, str):
         return value or ""
     if not isinstance(value, list):
-        raise RequestError(
-            f"step {number}: content must be a string or a list of parts, not {type(value).__name__}"
-        )
+        raise RequestError(f"step {number}: content must be a string or a list of parts, not {type(value).__name__}")
     return [_part(_object(part, "a content part", number), number) for part in value]
 
 
@@ -147,9 +135,7 @@ def _part(part: Mapping[str, Any], number: int) -> dict[str, Any]:
         case {"type": "image", "source": {"path": str(path)}}:
             return {"type": "image_url", "image_url": {"url": path}}
         case _:
-            raise RequestError(
-                f"step {number}: a content part is a text or an image with a path, not {dict(part)!r}"
-            )
+            raise RequestError(f"step {number}: a content part is a text or an image with a path, not {dict(part)!r}")
 
 
 def _list(step: Mapping[str, Any], key: str, number: int) -> list[Any]:

@@ -148,9 +148,7 @@ def detect(body: Body) -> str:
         if "input" in body or "previous_response_id" in body:
             return "responses"
         tools = body.get("tools")
-        schemas = isinstance(tools, list) and any(
-            isinstance(t, Mapping) and "input_schema" in t for t in tools
-        )
+        schemas = isinstance(tools, list) and any(isinstance(t, Mapping) and "input_schema" in t for t in tools)
         if "system" in body or "anthropic_version" in body or schemas:
             return "anthropic"
         body = messages_of(body, "messages")

@@ -93,7 +93,7 @@ def _call(wire: Wire) -> Call:
 
 
 def _wire(message: Message) -> dict[str, Any]:
-    wire = dict(message.wire) if message.wire is not None else {"role": message.role}
+    wire: dict[str, Any] = dict(message.wire) if message.wire is not None else {"role": message.role}
     if message.role == "tool":
         (result,) = message.results
         if message.wire is None:
@@ -138,7 +138,5 @@ def _call_wire(call: Call) -> dict[str, Any]:
         return dict(call.wire)
     import json
 
-    arguments = (
-        call.arguments if isinstance(call.arguments, str) else json.dumps(call.arguments, ensure_ascii=False)
-    )
+    arguments = call.arguments if isinstance(call.arguments, str) else json.dumps(call.arguments, ensure_ascii=False)
     return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": arguments}}

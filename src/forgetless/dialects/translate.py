@@ -9,7 +9,7 @@ from typing import Any
 
 from forgetless.dialects.blocks import source
 from forgetless.errors import RequestError
-from forgetless.messages import Call, Media, Message, Opaque, Part, Result, Text, Thinking
+from forgetless.messages import Call, Media, Message, Opaque, Part, Result, Role, Text, Thinking
 
 __all__ = ["to_anthropic", "to_chat"]
 
@@ -32,17 +32,13 @@ def to_anthropic(messages: Iterable[Message]) -> list[Message]:
         if message.role in ("system", "developer"):
             system.extend(parts)
             continue
-        role = "assistant" if message.role == "assistant" else "user"
+        role: Role = "assistant" if message.role == "assistant" else "user"
         last = turns[-1] if turns else None
         if last is not None and last.role == role and all(isinstance(p, Result) for p in last.parts + parts):
             turns[-1] = replace(last, parts=last.parts + parts)
         else:
             turns.append(Message(role, parts))
-    return (
-        [Message("system", _listed(system)), *map(_block_form, turns)]
-        if system
-        else list(map(_block_form, turns))
-    )
+    return [Message("system", _listed(system)), *map(_block_form, turns)] if system else list(map(_block_form, turns))
 
 
 def to_chat(messages: Iterable[Message]) -> list[Message]:
@@ -75,9 +71,7 @@ def _anthropic_parts(message: Message, index: int) -> Iterator[Part]:
             case Media():
                 yield _anthropic_media(part, index)
             case Opaque(block=block):
-                raise RequestError(
-                    f"{block.get('type', 'refusal')!r} can't be said in 'anthropic'", message=index
-                )
+                raise RequestError(f"{block.get('type', 'refusal')!r} can't be said in 'anthropic'", message=index)
             case Thinking():
                 pass
 

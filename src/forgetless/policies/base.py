@@ -227,7 +227,5 @@ def assemble(
             ledger.append(Entry(index, messages, "raw", held, score_of(index), why, tokens, tokens))
         else:
             stay.append(now)
-            ledger.append(
-                Entry(index, messages, "compressed", held, score_of(index), reason, tokens, now.tokens)
-            )
+            ledger.append(Entry(index, messages, "compressed", held, score_of(index), reason, tokens, now.tokens))
     return Context(tuple(stay), tuple(ledger), sum(u.tokens for u in stay), budget)

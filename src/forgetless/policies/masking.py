@@ -60,20 +60,25 @@ class Masking:
                     yield shorter, "thinking_removed"
         for unit in units:
             if unit.kind == "step":
-                names = {call.id: call.name for message in unit.messages for call in message.calls}
-                masked = self._changed(bare.get(unit.index, unit), lambda m, n=names: self._masked(m, n))
+                masked = self._changed(bare.get(unit.index, unit), self._masking(unit))
                 if masked is not None:
                     yield masked, "masked"
+
+    def _masking(self, unit: Unit) -> Callable[[Message], Message]:
+        """What masks the results in a message of `unit`; the calls give their markers the names."""
+        names = {call.id: call.name for message in unit.messages for call in message.calls}
+
+        def change(message: Message) -> Message:
+            parts = (self._mask(p, names) if type(p) is Result and not p.fixed else p for p in message.parts)
+            return replace(message, parts=tuple(parts))
+
+        return change
 
     def _changed(self, unit: Unit, change: Callable[[Message], Message]) -> Unit | None:
         """`unit` with its messages changed, or None where that saves nothing."""
         messages = tuple(change(message) for message in unit.messages)
         tokens = sum(map(self.counter.message, messages))
         return replace(unit, messages=messages, tokens=tokens) if tokens < unit.tokens else None
-
-    def _masked(self, message: Message, names: Mapping[str, str]) -> Message:
-        parts = tuple(self._mask(p, names) if type(p) is Result and not p.fixed else p for p in message.parts)
-        return replace(message, parts=parts)
 
     def _mask(self, result: Result, names: Mapping[str, str]) -> Part:
         cost = self.counter.part(result)

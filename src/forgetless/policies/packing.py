@@ -283,9 +283,7 @@ class States:
         names = names[_undominated(starts.costs[names], starts.scores[names])]
         self.names = names
         self.weight = starts.costs[names] - starts.costs[search.lead] + int(self.costs[: self.split].sum())
-        self.total = (
-            starts.scores[names] - starts.scores[search.lead] + float(self.scores[: self.split].sum())
-        )
+        self.total = starts.scores[names] - starts.scores[search.lead] + float(self.scores[: self.split].sum())
         self.total += search.base
         # Over the total: what the number of items still allowed is worth.
         self.credit = np.full(len(names), relaxed.price.item * (most - self.split))

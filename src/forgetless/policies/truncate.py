@@ -19,9 +19,7 @@ MIN_TOKENS = 48
 """A text is never cut below this: less than this says nothing beside its marker."""
 
 
-def truncate(
-    units: Sequence[Unit], pinned: Mapping[int, str], budget: int, counter: Counter
-) -> dict[int, Unit]:
+def truncate(units: Sequence[Unit], pinned: Mapping[int, str], budget: int, counter: Counter) -> dict[int, Unit]:
     """Shorten what must stay until it fits.
 
     Args:
@@ -34,9 +32,7 @@ def truncate(
         Unit index -> its shorter form. What must stay may still not fit: system prompts, calls and media are not cut.
     """
     stay = [units[index] for index in sorted(pinned)]
-    texts = sorted(
-        (counter.text(t.text) for u in stay if u.kind != "system" for t in _cuttable(u)), reverse=True
-    )
+    texts = sorted((counter.text(t.text) for u in stay if u.kind != "system" for t in _cuttable(u)), reverse=True)
     excess = sum(unit.tokens for unit in stay) - budget
     limit = max(_level(texts, excess), MIN_TOKENS)
     shorter = {unit.index: _unit(unit, limit, counter) for unit in stay if unit.kind != "system"}
@@ -80,10 +76,7 @@ def _message(message: Message, limit: int, counter: Counter) -> Message:
         if isinstance(part, Text) and message.role == "user":
             return replace(part, text=cut(part.text, limit, counter))
         if isinstance(part, Result) and not part.fixed:
-            inner = (
-                replace(p, text=cut(p.text, limit, counter)) if isinstance(p, Text) else p
-                for p in part.content
-            )
+            inner = (replace(p, text=cut(p.text, limit, counter)) if isinstance(p, Text) else p for p in part.content)
             return replace(part, content=tuple(inner))
         return part
 
@@ -112,7 +105,7 @@ def cut(text: str, limit: int, counter: Counter) -> str:
 
 
 def _boundary(text: str, at: int, step: int) -> int:
-    """The nearest good place to cut from `at` in the direction of `step`: a blank within reach, else between characters."""
+    """The nearest good place to cut from `at` on: a blank within reach, else a border of characters."""
     for near in range(at, max(0, min(len(text), at + step * 64)), step):
         if text[near].isspace():
             return near
