@@ -1,0 +1,57 @@
+# make run    set up .venv and take the tour of examples/tour.py
+# make test   every check: style, types, layers, dependencies, tests with coverage
+# make lock   make requirements/*.txt anew from pyproject.toml
+# make clean  remove what the others have made
+
+new_enough = -c 'import sys; sys.exit(sys.version_info < (3, 11))'
+PYTHON ?= $(or $(shell for python in python3.11 python3.12 python3.13 python3; do \
+	$$python $(new_enough) 2>/dev/null && echo $$python && break; done),python3)
+BIN := .venv/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet --quiet
+COMPILE := .cache/lock/bin/pip-compile --quiet --generate-hashes --strip-extras --no-header \
+	--no-emit-index-url --no-emit-trusted-host --no-emit-find-links
+
+.PHONY: run test lock clean
+
+run: .venv/.run .venv/.package
+	@$(BIN)/python examples/tour.py
+
+test: SHELL := /bin/bash
+test: .venv/.test .venv/.package
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/deptry src
+	set -o pipefail; $(BIN)/coverage run -m pytest | tee .venv/pytest.log
+	$(BIN)/coverage report --skip-covered
+	@tail -n 1 .venv/pytest.log
+
+lock:
+	$(PYTHON) -m venv .cache/lock
+	.cache/lock/bin/python -m pip --disable-pip-version-check --quiet install pip-tools
+	$(COMPILE) --output-file requirements/run.txt pyproject.toml
+	.cache/lock/bin/python -c 'import tomllib; \
+		print(*tomllib.load(open("pyproject.toml", "rb"))["dependency-groups"]["test"], sep="\n")' \
+		| $(COMPILE) --extra tokens --extra plots --constraint requirements/run.txt \
+		--output-file requirements/test.txt pyproject.toml -
+
+clean:
+	rm -rf .venv .cache .coverage .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache build dist
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+.venv/.created:
+	@$(PYTHON) $(new_enough) 2>/dev/null || { echo "forgetless needs Python 3.11 or newer, and '$(PYTHON)' is" \
+		"'$$($(PYTHON) -V 2>&1 | tail -n 1)'. Install one, or name it: make PYTHON=/path/to/python3.11" >&2; exit 1; }
+	@$(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv .venv || { \
+		echo "Python's venv module is missing (on Debian and Ubuntu: apt-get install python3-venv)" >&2; exit 1; }
+	@touch $@
+
+.venv/.run .venv/.test: .venv/.%: requirements/%.txt .venv/.created
+	@echo "installing $< into .venv (only when it has changed)"
+	@$(PIP) install --require-hashes --requirement $<
+	@touch $@
+
+.venv/.package: pyproject.toml .venv/.created
+	@$(PIP) install --no-deps --editable .
+	@touch $@
