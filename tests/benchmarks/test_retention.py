@@ -78,7 +78,7 @@ def rows(summary: dict[str, Any], part: str) -> dict[tuple[str, int | None], dic
 
 
 def run(data: Path, out: Path) -> dict[str, Any]:
-    retention.retention(data=data, out=out, dialogue_budgets=(7, 27, 1000), agent_budgets=(18, 33, 35, 99))
+    retention.retention(data=data, out=out, dialogue_budgets=(6, 7, 27, 1000), agent_budgets=(18, 33, 35, 99))
     result: dict[str, Any] = json.loads((out / "summary.json").read_text())
     return result
 
@@ -88,6 +88,7 @@ def test_figures_as_worked_out_by_hand(data: Path, tmp_path: Path) -> None:
     assert (summary["dialogue"]["questions"], summary["dialogue"]["adversarial_questions"]) == (2, 1)
     talk = rows(summary, "dialogue")
     assert (talk["full", None]["recall"], talk["full", None]["tokens"]) == (1.0, 63)
+    assert (talk["fifo", 6]["recall"], talk["fifo", 6]["failed"]) == (None, 1.0)  # not even the question fits
     for policy in ("fifo", "masking", "recent"):
         assert talk[policy, 7]["recall"] == 0.0  # no room beside the question
         assert talk[policy, 27]["recall"] == 0.75  # the last two turns: all of one question, half of the other

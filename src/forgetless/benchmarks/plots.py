@@ -1,0 +1,92 @@
+"""Plots of benchmark summaries, written as PNG files; matplotlib is loaded only when one is drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from forgetless.errors import MissingExtra
+
+__all__ = ["overhead_plot", "retention_plot"]
+
+
+def overhead_plot(summary: Mapping[str, Any], path: Path) -> None:
+    """Time of a call against the number of messages, a panel per variant, both axes logarithmic.
+
+    Args:
+        summary: of `forgetless bench overhead`.
+        path: the PNG file to write.
+
+    Raises:
+        MissingExtra: matplotlib is not installed.
+    """
+    try:
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise MissingExtra("plots", "matplotlib") from None
+    figure = Figure(figsize=(11, 5), layout="constrained")
+    FigureCanvasAgg(figure)
+    panels = figure.subplots(1, len(summary["variants"]), sharey=True, squeeze=False)[0]
+    for panel, (variant, by_size) in zip(panels, summary["variants"].items(), strict=True):
+        subjects = dict.fromkeys(subject for rows in by_size.values() for subject in rows)
+        for subject in subjects:
+            points = [
+                (int(size), rows[subject]["median_ms"])
+                for size, rows in by_size.items()
+                if "median_ms" in rows.get(subject, {})
+            ]
+            if points:
+                style = "--" if "-" in subject else "-"  # other libraries' names have a dash
+                panel.loglog(*zip(*points, strict=True), style, marker="o", markersize=3, label=subject)
+        panel.set(title=variant, xlabel="messages")
+        panel.grid(alpha=0.3)
+        panel.legend(fontsize="small")
+    panels[0].set_ylabel("ms per call (median)")
+    figure.savefig(path, dpi=120)
+
+
+def retention_plot(summary: Mapping[str, Any], path: Path) -> None:
+    """Recall of evidence and availability of identifiers against the budget, with bands for the intervals.
+
+    Args:
+        summary: of `forgetless bench retention`.
+        path: the PNG file to write.
+
+    Raises:
+        MissingExtra: matplotlib is not installed.
+    """
+    try:
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise MissingExtra("plots", "matplotlib") from None
+    figure = Figure(figsize=(11, 5), layout="constrained")
+    FigureCanvasAgg(figure)
+    panels = figure.subplots(1, 2)
+    parts = (
+        ("dialogue", "recall", "evidence turns kept word for word"),
+        ("agents", "availability", "identifiers of the next action still there"),
+    )
+    for panel, (part, value, title) in zip(panels, parts, strict=True):
+        rows = [row for row in summary[part]["rows"] if row["budget"] is not None and row[value] is not None]
+        for policy in dict.fromkeys(row["policy"] for row in rows):
+            points = [
+                (row["budget"], row[value], row[f"{value}_low"], row[f"{value}_high"])
+                for row in rows
+                if row["policy"] == policy
+            ]
+            budgets, means, lows, highs = zip(*points, strict=True)
+            style = ":" if policy == "oracle" else "-"
+            (line,) = panel.plot(budgets, means, style, marker="o", markersize=3, label=policy)
+            panel.fill_between(budgets, lows, highs, color=line.get_color(), alpha=0.15, linewidth=0)
+        ticks = sorted({row["budget"] for row in rows})
+        panel.set_xscale("log", base=2)
+        panel.set_xticks(ticks, labels=[f"{tick:,}" for tick in ticks])
+        panel.minorticks_off()
+        panel.set(title=title, xlabel="budget in tokens", ylabel=f"{value} (mean, 95 %)")
+        panel.grid(alpha=0.3)
+    names = panels[0].get_legend_handles_labels()
+    figure.legend(*names, loc="outside lower center", ncols=max(1, len(names[1])), fontsize="small")
+    figure.savefig(path, dpi=120)

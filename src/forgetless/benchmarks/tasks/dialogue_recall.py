@@ -1,0 +1,160 @@
+"""How much of a question's evidence is still in the context, word for word: LoCoMo.
+
+The conversation so far and the question as the last user message go through a policy under a budget for the
+whole request. Recall is the share of the question's evidence turns whose messages stand in the context byte
+for byte; what the ledger says plays no part. Adversarial questions, which the conversation does not answer,
+are counted apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from statistics import fmean
+from typing import Any
+
+from forgetless.benchmarks.datasets.locomo import ADVERSARIAL, Conversation, Question
+from forgetless.benchmarks.hindsight import ORACLE, keep_first
+from forgetless.benchmarks.metrics import mean_by_group, recall
+from forgetless.benchmarks.subjects import subject
+from forgetless.errors import BudgetError
+from forgetless.messages import Message
+from forgetless.policies.base import Context, Policy
+from forgetless.registry import load_dialect
+from forgetless.tokens import Counter
+from forgetless.units import Unit, split, text_of
+
+__all__ = ["BUDGETS", "VERSION", "Cell", "measure", "summarise"]
+
+VERSION = 1
+BUDGETS = (512, 1_024, 2_048, 4_096, 8_192)
+
+BLIND = frozenset({"fifo", "masking", "recent"})
+"""Policies that do not look at the question: of it, only its length matters to them."""
+
+
+@dataclass(slots=True)
+class Cell:
+    """What one policy did under one budget (None: without one) with the questions of one conversation.
+
+    Attributes:
+        recalls: of the questions that the conversation answers.
+        adversarial: recalls of those that it does not.
+        tokens: of each context.
+        failed: questions that the budget left no room for; they are in no list.
+    """
+
+    conversation: str
+    policy: str
+    budget: int | None
+    recalls: list[float] = field(default_factory=list)
+    adversarial: list[float] = field(default_factory=list)
+    tokens: list[int] = field(default_factory=list)
+    failed: int = 0
+
+    def record(self) -> dict[str, Any]:
+        """The row for `records.jsonl`."""
+        return {
+            "part": "dialogue",
+            "conversation": self.conversation,
+            "policy": self.policy,
+            "budget": self.budget,
+            "questions": len(self.recalls),
+            "recall": _mean(self.recalls),
+            "adversarial_questions": len(self.adversarial),
+            "adversarial_recall": _mean(self.adversarial),
+            "tokens": _mean(self.tokens),
+            "failed": self.failed,
+        }
+
+
+def measure(
+    conversation: Conversation, policies: Sequence[str], budgets: Sequence[int], counter: Counter
+) -> Iterator[Cell]:
+    """The cells of one conversation: without a budget, then for each policy (`oracle` is one) and budget."""
+    history = _history(conversation, counter)
+    asked = [(question, _ask(conversation, question, history, counter)) for question in conversation.questions]
+    messages = conversation.messages
+    full = Cell(conversation.name, "full", None)
+    for question, units in asked:
+        _put(full, question, 1.0, sum(unit.tokens for unit in units))
+    yield full
+    for name in policies:
+        cells = [Cell(conversation.name, name, budget) for budget in budgets]
+        ask = None if name == ORACLE else _Asked(subject(name, counter), name in BLIND)
+        for question, units in asked:
+            for budget, cell in zip(budgets, cells, strict=True):
+                try:
+                    context = ask(units, budget) if ask else keep_first(units, question.evidence, budget)
+                except BudgetError:
+                    cell.failed += 1
+                    continue
+                kept = {text_of(part) for message in context.messages for part in message.parts}
+                share = recall([messages[place]["content"] for place in question.evidence], kept)
+                _put(cell, question, share, context.tokens)
+        yield from cells
+
+
+class _Asked:
+    """A policy that is asked one question after another over one conversation."""
+
+    def __init__(self, policy: Policy, blind: bool) -> None:
+        self.policy = policy
+        self.blind = blind
+        self.seen: dict[tuple[int, int], Context] = {}
+
+    def __call__(self, units: Sequence[Unit], budget: int) -> Context:
+        key = (budget, units[-1].tokens)
+        if self.blind and key in self.seen:
+            return self.seen[key]
+        context = self.policy(units, budget)
+        if self.blind:
+            self.seen[key] = context
+        return context
+
+
+def _history(conversation: Conversation, counter: Counter) -> list[Unit]:
+    """The units before a question; with something behind them, none of them is open."""
+    messages = [*conversation.messages, {"role": "user", "content": ""}]
+    return split(load_dialect("chat").parse(messages).messages, counter)[:-1]
+
+
+def _ask(conversation: Conversation, question: Question, history: list[Unit], counter: Counter) -> list[Unit]:
+    wire = {"role": "user", "content": question.text}
+    message: Message = load_dialect("chat").parse([wire]).messages[0]
+    (unit,) = split([message], counter)
+    return [*history, replace(unit, index=len(history), at=((len(conversation.messages), 0, 1),))]
+
+
+def _put(cell: Cell, question: Question, share: float, tokens: int) -> None:
+    (cell.adversarial if question.category == ADVERSARIAL else cell.recalls).append(share)
+    cell.tokens.append(tokens)
+
+
+def summarise(cells: Sequence[Cell], seed: int) -> list[dict[str, Any]]:
+    """One row for each policy and budget: mean recall over questions, with an interval over conversations."""
+    rows: dict[tuple[str, int | None], list[Cell]] = {}
+    for cell in cells:
+        rows.setdefault((cell.policy, cell.budget), []).append(cell)
+    return [_row(policy, budget, group, seed) for (policy, budget), group in rows.items()]
+
+
+def _row(policy: str, budget: int | None, cells: Sequence[Cell], seed: int) -> dict[str, Any]:
+    row: dict[str, Any] = {"policy": policy, "budget": budget}
+    row.update(_estimate("recall", {cell.conversation: cell.recalls for cell in cells}, seed))
+    row.update(_estimate("adversarial_recall", {cell.conversation: cell.adversarial for cell in cells}, seed))
+    asked = sum(len(cell.tokens) + cell.failed for cell in cells)
+    row["tokens"] = _mean([tokens for cell in cells for tokens in cell.tokens])
+    row["failed"] = round(sum(cell.failed for cell in cells) / asked, 4) if asked else 0.0
+    return row
+
+
+def _estimate(name: str, groups: Mapping[str, Sequence[float]], seed: int) -> dict[str, float | None]:
+    keys = (name, f"{name}_low", f"{name}_high")
+    if not any(groups.values()):
+        return dict.fromkeys(keys)
+    return dict(zip(keys, (round(value, 4) for value in mean_by_group(groups, seed=seed)), strict=True))
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    return round(fmean(values), 4) if values else None

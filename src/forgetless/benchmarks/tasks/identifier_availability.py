@@ -1,0 +1,254 @@
+"""Whether an agent's next action still finds the identifiers it needs in its context: recorded runs.
+
+For each action of a run, the identifiers in its calls that stood anywhere before it are what it needs. The
+history before the action goes through a policy under a budget for the whole request, with the task (all up
+to the first user message) pinned. Availability is the share of the needed identifiers that the context holds
+byte for byte, in any of its texts. It needs no model and no environment; it says what an agent could have
+copied, not what it would do.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from itertools import groupby
+from statistics import fmean
+from typing import Any
+
+from forgetless.benchmarks.datasets.trajectories import Recording
+from forgetless.benchmarks.hindsight import ORACLE, best_cover, keep_first
+from forgetless.benchmarks.identifiers import contains, identifiers
+from forgetless.benchmarks.metrics import mean_by_group, recall
+from forgetless.benchmarks.subjects import subject
+from forgetless.errors import BudgetError
+from forgetless.messages import Call, Message, Part, Result, Text
+from forgetless.policies.base import Context, Policy, capacity, floor
+from forgetless.registry import load_dialect
+from forgetless.tokens import Counter
+from forgetless.units import Unit, split
+
+__all__ = ["BUDGETS", "VERSION", "Action", "Cell", "actions", "measure", "records", "summarise", "texts"]
+
+VERSION = 1
+BUDGETS = (2_048, 3_072, 4_096, 6_144)
+"""Above what must stay (task and newest step) for nearly all actions, and below most whole histories."""
+
+
+@dataclass(slots=True)
+class Cell:
+    """What one policy did under one budget (None: without one) with the actions of one run.
+
+    Attributes:
+        shares: availability at each action that needs anything.
+        pressed: those of `shares` where the whole history was over the budget, so that something had to go.
+        tokens: of each context.
+        floors: tokens of what must stay, on the row without a budget.
+        failed: actions for which what must stay was over the budget; they are in no list.
+    """
+
+    task: str
+    trial: str
+    policy: str
+    budget: int | None
+    shares: list[float] = field(default_factory=list)
+    pressed: list[float] = field(default_factory=list)
+    tokens: list[int] = field(default_factory=list)
+    floors: list[int] = field(default_factory=list)
+    failed: int = 0
+
+    @property
+    def all_there(self) -> list[float]:
+        """1 for each action with everything it needs, else 0."""
+        return [float(share == 1.0) for share in self.shares]
+
+
+@dataclass(slots=True)
+class _Finder:
+    """Looks for identifiers in the texts of one run, each pair once."""
+
+    known: dict[tuple[str, str], bool] = field(default_factory=dict)
+
+    def holds(self, texts: Sequence[str], identifier: str) -> bool:
+        return any(self._one(text, identifier) for text in texts)
+
+    def _one(self, text: str, identifier: str) -> bool:
+        key = (text, identifier)
+        if key not in self.known:
+            self.known[key] = contains(text, identifier)
+        return self.known[key]
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """One action of a run: what stood before it, and what of that it needs."""
+
+    units: list[Unit]
+    needed: list[str]
+
+    @property
+    def tokens(self) -> int:
+        """Of the whole history."""
+        return sum(unit.tokens for unit in self.units)
+
+    @property
+    def floor(self) -> int:
+        """Tokens of what must stay."""
+        return sum(self.units[index].tokens for index in floor(self.units))
+
+
+def actions(recording: Recording, counter: Counter, finder: _Finder | None = None) -> Iterator[Action]:
+    """The actions of a run that need anything from before them."""
+    finder = finder or _Finder()
+    messages: tuple[Message, ...] = load_dialect("chat").parse(recording.messages).messages
+    first_user = next((i for i, message in enumerate(messages) if message.role == "user"), 0)
+    for place, message in enumerate(messages):
+        if not message.calls:
+            continue
+        before = texts(messages[:place])
+        used = [name for call in message.calls for text in _leaves(call) for name in identifiers(text)]
+        needed = [name for name in dict.fromkeys(used) if finder.holds(before, name)]
+        if needed:
+            yield Action(split(messages[:place], counter, pins=range(first_user + 1)), needed)
+
+
+def texts(messages: Sequence[Message]) -> list[str]:
+    """Every text that a model reads in messages; arguments come as their strings, free of JSON's escapes."""
+    return [text for message in messages for part in message.parts for text in _texts(part)]
+
+
+def _texts(part: Part) -> Iterator[str]:
+    match part:
+        case Text(text=text):
+            yield text
+        case Call():
+            yield from _leaves(part)
+        case Result(content=content):
+            for inner in content:
+                yield from _texts(inner)
+        case _:
+            return
+
+
+def _leaves(call: Call) -> Iterator[str]:
+    arguments: Any = call.arguments
+    if isinstance(arguments, str):
+        with suppress(ValueError):  # what is no JSON is read as it is
+            arguments = json.loads(arguments)
+    waiting = [arguments]
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, str):
+            yield value
+        elif isinstance(value, Mapping):
+            waiting.extend(reversed([*value.values()]))
+        elif isinstance(value, list):
+            waiting.extend(reversed(value))
+        elif value is not None:
+            yield json.dumps(value)
+
+
+def measure(recording: Recording, policies: Sequence[str], budgets: Sequence[int], counter: Counter) -> Iterator[Cell]:
+    """The cells of one run: without a budget, then for each policy (`oracle` is one) and budget."""
+    finder = _Finder()
+    acts = list(actions(recording, counter, finder))
+    whole = Cell(recording.task, recording.trial, "full", None)
+    whole.shares = [1.0] * len(acts)
+    whole.tokens = [act.tokens for act in acts]
+    whole.floors = [act.floor for act in acts]
+    yield whole
+    for name in policies:
+        policy = None if name == ORACLE else subject(name, counter)
+        cells = [Cell(recording.task, recording.trial, name, budget) for budget in budgets]
+        for act in acts:
+            for budget, cell in zip(budgets, cells, strict=True):
+                _add(cell, act, policy, budget, finder)
+        yield from cells
+
+
+def _add(cell: Cell, act: Action, policy: Policy | None, budget: int, finder: _Finder) -> None:
+    try:
+        context = policy(act.units, budget) if policy else _best(act, budget, finder)
+    except BudgetError:
+        cell.failed += 1
+        return
+    kept = texts(context.messages)
+    share = recall(act.needed, {name for name in act.needed if finder.holds(kept, name)})
+    cell.shares.append(share)
+    cell.tokens.append(context.tokens)
+    if act.tokens > budget:
+        cell.pressed.append(share)
+
+
+def _best(act: Action, budget: int, finder: _Finder) -> Context:
+    """The selection of whole units with the most of the needed identifiers."""
+    pinned = floor(act.units)
+    room = capacity(act.units, pinned, budget)
+    rest = [unit for unit in act.units if unit.index not in pinned]
+    covered = 0
+    for index in pinned:
+        covered |= _mask(act.units[index], act.needed, finder)
+    chosen = best_cover([_mask(u, act.needed, finder) for u in rest], [u.tokens for u in rest], room, covered)
+    return keep_first(act.units, {rest[place].index for place in chosen}, budget)
+
+
+def _mask(unit: Unit, needed: Sequence[str], finder: _Finder) -> int:
+    held = texts(unit.messages)
+    return sum(1 << bit for bit, name in enumerate(needed) if finder.holds(held, name))
+
+
+def records(cells: Sequence[Cell]) -> Iterator[dict[str, Any]]:
+    """The rows for `records.jsonl`: one for each run and policy, with lists in the order of the budgets."""
+    for (task, trial, policy), group in groupby(cells, key=lambda cell: (cell.task, cell.trial, cell.policy)):
+        row = list(group)
+        yield {
+            "part": "agents",
+            "task": task,
+            "trial": trial,
+            "policy": policy,
+            "budgets": [cell.budget for cell in row],
+            "actions": [len(cell.shares) for cell in row],
+            "availability": [_mean(cell.shares) for cell in row],
+            "all": [_mean(cell.all_there) for cell in row],
+            "pressed": [len(cell.pressed) for cell in row],
+            "tokens": [_mean(cell.tokens) for cell in row],
+            "failed": [cell.failed for cell in row],
+        }
+
+
+def summarise(cells: Sequence[Cell], seed: int) -> list[dict[str, Any]]:
+    """One row for each policy and budget: means over actions, then runs, with intervals over tasks."""
+    rows: dict[tuple[str, int | None], list[Cell]] = {}
+    for cell in cells:
+        rows.setdefault((cell.policy, cell.budget), []).append(cell)
+    return [_row(policy, budget, group, seed) for (policy, budget), group in rows.items()]
+
+
+def _row(policy: str, budget: int | None, cells: Sequence[Cell], seed: int) -> dict[str, Any]:
+    row: dict[str, Any] = {"policy": policy, "budget": budget}
+    row.update(_estimate("availability", [(cell.task, cell.shares) for cell in cells], seed))
+    row.update(_estimate("all", [(cell.task, cell.all_there) for cell in cells], seed))
+    row.update(_estimate("pressed_availability", [(cell.task, cell.pressed) for cell in cells], seed))
+    made = sum(len(cell.shares) for cell in cells)
+    failed = sum(cell.failed for cell in cells)
+    row["tokens"] = _mean([tokens for cell in cells for tokens in cell.tokens])
+    row["pressed"] = round(sum(len(cell.pressed) for cell in cells) / made, 4) if made else 0.0
+    row["failed"] = round(failed / (made + failed), 4) if made + failed else 0.0
+    return row
+
+
+def _estimate(name: str, runs: Sequence[tuple[str, Sequence[float]]], seed: int) -> dict[str, float | None]:
+    """The mean over actions, then runs, with an interval over tasks; each run is a task and its values."""
+    groups: dict[str, list[float]] = {}
+    for task, values in runs:
+        if values:
+            groups.setdefault(task, []).append(fmean(values))
+    keys = (name, f"{name}_low", f"{name}_high")
+    if not groups:
+        return dict.fromkeys(keys)
+    return dict(zip(keys, (round(value, 4) for value in mean_by_group(groups, seed=seed)), strict=True))
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    return round(fmean(values), 4) if values else None

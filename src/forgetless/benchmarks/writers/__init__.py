@@ -1,0 +1,1 @@
+"""Random conversations written down in the wire formats of providers, one module each."""
