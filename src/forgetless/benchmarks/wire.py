@@ -26,6 +26,7 @@ class Wire:
 
     def __init__(self, dialect: str, messages: Sequence[Any], *, loose: bool = False) -> None:
         """Read messages; `loose` takes two for the same that a model reads the same, whatever their bytes."""
+        self.dialect = dialect
         self.messages = list(messages)
         self.same = _reading if loose else json.dumps
         self.bytes = [self.same(message) for message in self.messages]
@@ -68,12 +69,23 @@ class Wire:
         stay |= {last} if last is not None else set()
         groups = self.groups()
         stay |= groups[-1] if groups else set()
+        stay |= self._tied()
         for group in groups:
             if group & stay:
                 stay |= group
         first = min((i for i in stay if self.roles[i] != "system"), default=0)
         opener = max((i for i in range(first) if self.roles[i] == "user"), default=None)
         return stay | {opener} if opener is not None else stay
+
+    def _tied(self) -> set[int]:
+        """What Anthropic's rules tie to what must stay: a system message's neighbours, the thought of an open turn."""
+        if self.dialect != "anthropic":
+            return set()
+        inside = [i for i, role in enumerate(self.roles) if role == "system" and i]
+        tied = {near for i in inside for near in (i - 1, i + 1) if near < len(self.messages)}
+        begun = max((i for i, role in enumerate(self.roles) if role in ("user", "system")), default=-1) + 1
+        thoughtful = [i for i in range(begun, len(self.messages)) if self.roles[i] == "assistant"][:1]
+        return tied.union(thoughtful)
 
     def lost(self, sent: Sequence[Any], pins: Collection[int], shortened: Collection[int]) -> Iterator[str]:
         """What must stay and is not among the messages sent, save what the ledger says was shortened."""
