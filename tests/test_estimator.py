@@ -19,7 +19,7 @@ with warnings.catch_warnings():
 
 TEXTS = Path(__file__).parent / "fixtures" / "texts"
 PIECES = 12
-SEAM = 12.0  # a cut changes the counts of runs and changes of kind at its two sides, by less than this many tokens
+SEAM = 5.0  # a cut changes the counts of runs and changes of kind at its two sides, by less than this many tokens
 
 anything = st.text(st.characters(exclude_categories=()))  # lone surrogates included
 
@@ -71,6 +71,22 @@ def records(rng: random.Random) -> list[dict[str, object]]:
     ]
 
 
+def tool_call(rng: random.Random) -> dict[str, object]:
+    path = f"src/{rng.choice(['app', 'server', 'models'])}/{rng.choice(['views', 'routes', 'orders'])}.py"
+    code = (TEXTS / "code.txt").read_text("utf-8")
+    at = rng.randrange(len(code) - 400)
+    name, arguments = rng.choice(
+        [
+            ("read_file", {"path": path, "start_line": rng.randint(1, 400), "limit": 200}),
+            ("run_command", {"command": f"python -m pytest {path} -x --tb=short", "timeout": 120}),
+            ("write_file", {"path": path, "content": code[at : at + 400]}),
+            ("search", {"query": "where are orders validated before they are saved", "max_results": 10}),
+        ]
+    )
+    function = {"name": name, "arguments": json.dumps(arguments)}
+    return {"id": f"call_{rng.randbytes(12).hex()}", "type": "function", "function": function}
+
+
 def text_of(name: str) -> str:
     generated = {
         "identifiers": identifiers,
@@ -78,9 +94,7 @@ def text_of(name: str) -> str:
         "terminal": terminal,
         "json_pretty": lambda rng: json.dumps(records(rng), indent=2),
         "json_compact": lambda rng: json.dumps(records(rng), separators=(",", ":")),
-        "tool_calls": lambda rng: json.dumps(
-            [{"type": "function", "function": {"name": "save_order", "arguments": json.dumps(r)}} for r in records(rng)]
-        ),
+        "tool_calls": lambda rng: json.dumps([tool_call(rng) for _ in range(24)]),
     }
     if name in generated:
         return generated[name](random.Random(7))

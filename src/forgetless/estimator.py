@@ -10,31 +10,35 @@ The weights are for o200k_base and lean upwards; `tools/fit_estimator.py` fits t
 from binascii import unhexlify
 from operator import mul
 
+from forgetless.han import COMMON
+
 _CHUNK = 1 << 15  # characters a pass: the masks are this long
 
 _WEIGHTS = (
     # Of every text. A gap is a space, tab or capital; a mark a printed sign or capital: both begin pieces.
-    0.446,  # characters
-    0.933,  # lower-case letters
-    0.799,  # gaps
-    0.777,  # capitals
-    -1.28,  # lower after lower: words get cheaper by the letter as they get longer
-    -0.877,  # gap after gap: indents and tables
-    -0.445,  # gap after lower: the ends of words
-    -1.394,  # mark after lower
-    -1.494,  # lower after gap: the starts of words, which take the space along
-    -0.516,  # mark after gap
-    0.786,  # mark after consonant or digit: numbers, hashes, abbreviations
-    -0.356,  # four gaps or four marks in a row: deep indents, rules
+    0.381,  # characters
+    1.196,  # lower-case letters
+    0.862,  # gaps
+    0.707,  # capitals
+    -1.482,  # lower after lower: words get cheaper by the letter as they get longer
+    -0.98,  # gap after gap: indents and tables
+    -0.629,  # gap after lower: the ends of words
+    -1.402,  # mark after lower
+    -1.445,  # lower after gap: the starts of words, which take the space along
+    -0.535,  # mark after gap
+    0.833,  # mark after consonant or digit: numbers, hashes, abbreviations
+    -0.211,  # four gaps or four marks in a row: deep indents, rules
     # Of text beyond ASCII only, by script; a character beyond Latin-1 is a mark above.
-    2.006,  # accented Latin-1 letters
-    -0.033,  # Greek, Cyrillic, Armenian, Hebrew
-    0.154,  # Arabic, Indic, Thai
-    0.569,  # kana and Hangul
-    0.655,  # Han
-    1.962,  # emoji and other pairs of surrogates
-    -0.817,  # letter after letter, of the alphabets above
-    1.222,  # four such letters in a row
+    1.957,  # accented Latin-1 letters
+    -0.241,  # Greek, Cyrillic, Armenian, Hebrew
+    -0.09,  # Arabic, Indic, Thai
+    0.284,  # kana and Hangul
+    1.12,  # Han
+    1.791,  # emoji and other pairs of surrogates
+    -0.196,  # letter after letter, of the alphabets above
+    0.631,  # four such letters in a row
+    -0.654,  # Han after Han: compounds are cheaper than lone characters
+    2.724,  # Han characters that are no token of their own
 )
 
 
@@ -77,7 +81,6 @@ def features(text: str) -> tuple[int, ...]:
     pair = x & before
     lower = before & _LOWER
     gap = before & _GAP
-    mark = x & _MARK
     shape = (
         len(characters),
         lower.bit_count(),
@@ -86,27 +89,31 @@ def features(text: str) -> tuple[int, ...]:
         (pair & _LOWER).bit_count(),
         (pair & _GAP).bit_count(),
         (lower >> 2 & x).bit_count(),
-        (lower >> 3 & mark).bit_count(),
+        (lower >> 3 & x).bit_count(),
         (gap << 2 & x).bit_count(),
-        (gap >> 1 & mark).bit_count(),
-        ((before & _HARD) >> 2 & mark).bit_count(),
+        (gap >> 1 & x).bit_count(),
+        ((before & _HARD) >> 2 & x).bit_count(),
         (pair & pair >> 8 & _EDGE).bit_count(),
     )
     if text.isascii():
         return shape
     scripts = text.encode("utf-16-le", "surrogatepass")[1::2].translate(_SCRIPTS)
-    letters = _integer(scripts) & _LOWER
-    joined = letters & letters >> 4
+    x = _integer(scripts)
+    pair = x & x >> 4
+    joined = pair & _LOWER
+    han = scripts.count(b"4")
     return (
         *shape,
         characters.count(b"9"),
         scripts.count(b"8"),
         scripts.count(b"9"),
         scripts.count(b"a"),
-        scripts.count(b"4"),
+        han,
         scripts.count(b"2"),
         joined.bit_count(),
         (joined & joined >> 8).bit_count(),
+        (pair & _HARD).bit_count(),
+        max(0, han - sum(map(COMMON.__contains__, text))) if han else 0,
     )
 
 
@@ -118,4 +125,4 @@ def estimate(text: str) -> float:
     if len(text) > _CHUNK:
         return sum(estimate(text[at : at + _CHUNK]) for at in range(0, len(text), _CHUNK))
     tokens: float = sum(map(mul, _WEIGHTS, features(text)))
-    return max(0.0, tokens)
+    return tokens if tokens > 0 else 0.0

@@ -32,9 +32,7 @@ def _langchain(**options: Any) -> Peer:
     library = import_module("langchain_core.messages")
     fixed = {"strategy": "last", "token_counter": "approximate", **options}
     trim = library.trim_messages
-    return lambda messages, budget: trim(
-        messages, max_tokens=budget, **fixed
-    ), library.convert_to_openai_messages
+    return lambda messages, budget: trim(messages, max_tokens=budget, **fixed), library.convert_to_openai_messages
 
 
 def _best_practice() -> Peer:
@@ -62,9 +60,7 @@ LOADERS: dict[str, Callable[[], Peer]] = {
     "litellm-compress": _litellm_compress,
 }
 
-WARM_UP: Messages = [
-    {"role": role, "content": "some words to wake it up " * 20} for role in ("user", "assistant")
-] * 20
+WARM_UP: Messages = [{"role": role, "content": "some words to wake it up " * 20} for role in ("user", "assistant")] * 20
 """Over its budget, so that the libraries load all that a real call needs."""
 
 

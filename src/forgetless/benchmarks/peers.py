@@ -79,9 +79,7 @@ class Peers:
         while self._workers:
             self._workers.popitem()[1].stop()
 
-    def call(
-        self, name: str, messages: Sequence[Mapping[str, Any]], budget: int, *, limit: float = 120.0
-    ) -> Reply:
+    def call(self, name: str, messages: Sequence[Mapping[str, Any]], budget: int, *, limit: float = 120.0) -> Reply:
         """What the peer `name` makes of `messages`; taking over `limit` seconds is an error."""
         reply = self._ask(name, limit, op="call", messages=messages, budget=budget)
         return Reply(reply.get("messages"), reply.get("error"))
@@ -215,9 +213,7 @@ def environment() -> Path:
         with tempfile.TemporaryDirectory(dir=cache, ignore_cleanup_errors=True) as scratch:
             fresh = Path(scratch) / "environment"
             _install([sys.executable, "-m", "venv", str(fresh)])
-            _install(
-                [str(fresh / inside), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *PINS]
-            )
+            _install([str(fresh / inside), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *PINS])
             if not folder.exists():
                 fresh.rename(folder)
     return folder / inside
