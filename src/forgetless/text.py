@@ -23,9 +23,8 @@ def words(text: str) -> list[str]:
     """Lower-case words in order; identifiers come apart at their punctuation, unspaced scripts as pairs."""
     if text.isascii():
         return text.encode("ascii").translate(_ASCII).decode("ascii").split()
-    text = text.lower()
     found: list[str] = []
-    for run in _WORD.findall(text):
+    for run in _WORD.findall(text.lower()):
         if len(run) > 2 and _IS_UNSPACED.match(run):
             found.extend(run[i : i + 2] for i in range(len(run) - 1))
         else:
@@ -45,24 +44,24 @@ def bm25(texts: Sequence[str], query: str, *, k1: float = 1.5, b: float = 0.75) 
     Returns:
         One score per text, 0 where no word of the query occurs.
     """
-    asked = frozenset(words(query))
+    documents = dict.fromkeys(words(query), 0)
     hits: list[dict[str, int]] = []
     lengths: list[int] = []
-    documents = dict.fromkeys(asked, 0)
     for text in texts:
         found = words(text)
         lengths.append(len(found))
         hit: dict[str, int] = {}
-        for word in filter(asked.__contains__, found):
-            hit[word] = hit.get(word, 0) + 1
+        for word in found:
+            if word in documents:
+                hit[word] = hit.get(word, 0) + 1
         for word in hit:
             documents[word] += 1
         hits.append(hit)
     total = len(texts)
-    idf = {word: log(1 + (total - n + 0.5) / (n + 0.5)) for word, n in documents.items()}
+    worth = {word: (k1 + 1) * log(1 + (total - n + 0.5) / (n + 0.5)) for word, n in documents.items()}
     mean = (sum(lengths) / total if total else 0.0) or 1.0
     scores: list[float] = []
     for hit, length in zip(hits, lengths, strict=True):
         damp = k1 * (1 - b + b * length / mean)
-        scores.append(sum(idf[word] * n * (k1 + 1) / (n + damp) for word, n in sorted(hit.items())))
+        scores.append(sum([worth[word] * n / (n + damp) for word, n in hit.items()]))
     return scores

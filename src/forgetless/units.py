@@ -61,38 +61,38 @@ class Unit:
         return "\n".join(chain.from_iterable(map(_readable, (p for m in self.messages for p in m.parts))))
 
 
-class _Draft:
-    """A unit while its results are still being gathered."""
-
-    __slots__ = ("at", "kind", "messages", "pending", "pinned", "tokens")
-
-    def __init__(self, kind: Kind, pinned: bool = False) -> None:
-        self.kind: Kind = kind
-        self.pinned = pinned
-        self.at: list[Span] = []
-        self.messages: list[Message] = []
-        self.pending: set[str] = set()
-        self.tokens = 0
-
-    def add(self, span: Span, message: Message, tokens: int) -> None:
-        self.at.append(span)
-        self.messages.append(message)
-        self.tokens += tokens
-
-
 class _Splitter:
-    """One pass over the messages; results find their step through the ids of the calls seen so far."""
+    """One pass over the messages; results find their step through the ids of the calls seen so far.
+
+    A unit in the making is a row of columns. An object for each would be one more for the cyclic collector to
+    follow, whose work grows faster than a long history does.
+    """
 
     def __init__(self, counter: Counter) -> None:
         self.count = counter.message
-        self.drafts: list[_Draft] = []
-        self.steps: dict[str, _Draft] = {}  # call id -> the newest step that made a call with it
-        self.run: _Draft | None = None  # the assistant unit that the previous message belongs to
+        self.kinds: list[Kind] = []
+        self.tokens: list[int] = []
+        self.spans: list[Span] = []
+        self.messages: list[Message] = []
+        self.more: dict[int, list[tuple[Span, Message]]] = {}  # unit -> its second message and all later ones
+        self.pending: set[tuple[int, str]] = set()  # step and call id, while the call has no result
+        self.pinned: set[int] = set()
+        self.steps: dict[str, int] = {}  # call id -> the newest step that made a call with it
+        self.run: int | None = None  # the assistant unit that the previous message belongs to
+        self.said: Message | None = None  # the newest message of an assistant
 
-    def new(self, kind: Kind, pinned: bool = False) -> _Draft:
-        draft = _Draft(kind, pinned)
-        self.drafts.append(draft)
-        return draft
+    def put(self, unit: int | None, kind: Kind, span: Span, message: Message) -> int:
+        """Add a message to a unit, or to a new one of `kind`; says to which."""
+        tokens = self.count(message)
+        if unit is None:
+            self.kinds.append(kind)
+            self.tokens.append(tokens)
+            self.spans.append(span)
+            self.messages.append(message)
+            return len(self.kinds) - 1
+        self.more.setdefault(unit, []).append((span, message))
+        self.tokens[unit] += tokens
+        return unit
 
     def feed(self, index: int, message: Message) -> None:
         role = message.role
@@ -101,36 +101,55 @@ class _Splitter:
             return
         self.run = None
         parts = message.parts
-        if role == "tool" or (role == "user" and any(type(p) is Result for p in parts)):
+        if role == "tool" or (role == "user" and Result in map(type, parts)):
             self._results(index, message)
             return
-        draft = self.new("user") if role == "user" else self.new("system", pinned=True)
-        draft.add((index, 0, len(parts)), message, self.count(message))
+        unit = self.put(None, "user" if role == "user" else "system", (index, 0, len(parts)), message)
+        if role != "user":
+            self.pinned.add(unit)
 
     def _assistant(self, index: int, message: Message) -> None:
-        draft = self.run
-        if draft is None or not _continues(draft.messages[-1], message):
-            draft = self.run = self.new("assistant")
-        draft.add((index, 0, len(message.parts)), message, self.count(message))
+        run = self.run
+        if self.said is not None and not _continues(self.said, message):
+            run = None
+        self.said = message
+        unit = self.run = self.put(run, "assistant", (index, 0, len(message.parts)), message)
         for part in message.parts:
             if type(part) is Call:
-                draft.kind = "step"
-                draft.pending.add(part.id)
-                self.steps[part.id] = draft
+                self.kinds[unit] = "step"
+                self.pending.add((unit, part.id))
+                self.steps[part.id] = unit
             elif type(part) is Opaque and part.block.get("type") in KEEP_OPAQUE:
-                draft.pinned = True
+                self.pinned.add(unit)
 
     def _results(self, index: int, message: Message) -> None:
-        words: _Draft | None = None
+        words: int | None = None
         for start, stop, ident in _runs(message.parts):
-            if ident is None:
-                draft = words = words or self.new("user")
-            else:
-                draft = self.steps.get(ident) or self.new("step")
-                draft.pending.discard(ident)
             whole = start == 0 and stop == len(message.parts)
             piece = message if whole else replace(message, parts=message.parts[start:stop])
-            draft.add((index, start, stop), piece, self.count(piece))
+            span = (index, start, stop)
+            if ident is None:
+                words = self.put(words, "user", span, piece)
+            else:
+                step = self.put(self.steps.get(ident), "step", span, piece)
+                self.pending.discard((step, ident))
+
+    def held(self, unit: int) -> tuple[tuple[Span, ...], tuple[Message, ...]]:
+        """Where the messages of a unit stood, and the messages."""
+        more = self.more.get(unit)
+        if more is None:
+            return (self.spans[unit],), (self.messages[unit],)
+        spans, messages = zip(*more, strict=True)
+        return (self.spans[unit], *spans), (self.messages[unit], *messages)
+
+    def open(self) -> set[int]:
+        """Steps with unanswered calls, and what an assistant did last while it may go on."""
+        found = {unit for unit, _ in self.pending}
+        kinds = self.kinds
+        acted = next((u for u in reversed(range(len(kinds))) if kinds[u] in ("assistant", "step")), None)
+        if acted is not None and (kinds[acted] == "step" or acted == len(kinds) - 1):
+            found.add(acted)
+        return found
 
 
 def _runs(parts: tuple[Part, ...]) -> Iterator[tuple[int, int, str | None]]:
@@ -166,16 +185,14 @@ def split(messages: Iterable[Message], counter: Counter, *, start: int = 0, pins
     feed = splitter.feed
     for index, message in enumerate(messages, start):
         feed(index, message)
-    drafts = splitter.drafts
-    acted = next((d for d in reversed(drafts) if d.kind in ("assistant", "step")), None)
+    pinned, opened = splitter.pinned, splitter.open()
     units: list[Unit] = []
     key = b""
-    for index, draft in enumerate(drafts):
-        key = _roll(key, draft.messages)
-        is_open = bool(draft.pending) or (draft is acted and (draft.kind == "step" or draft is drafts[-1]))
-        pinned = draft.pinned or (bool(pins) and any(i in pins for i, _, _ in draft.at))
-        at, content = tuple(draft.at), tuple(draft.messages)
-        units.append(Unit(index, at, content, draft.kind, draft.tokens, pinned, is_open, key))
+    for index, (kind, tokens) in enumerate(zip(splitter.kinds, splitter.tokens, strict=True)):
+        at, held = splitter.held(index)
+        key = _roll(key, held)
+        pin = index in pinned or (bool(pins) and any(i in pins for i, _, _ in at))
+        units.append(Unit(index, at, held, kind, tokens, pin, index in opened, key))
     return units
 
 
@@ -239,15 +256,14 @@ def _readable(part: Part) -> Iterator[str]:
 
 def _roll(key: bytes, messages: Sequence[Message]) -> bytes:
     """The next rolling key. Wire extras stay out of it: clients move cache marks about between requests."""
-    digest = blake2b(key, digest_size=16)
-    for message in messages:
-        parts = message.parts
-        if len(parts) == 1 and type(parts[0]) is Text:
-            payload = f"\x1e{message.role}\x1f{parts[0].text}"
-        else:
-            payload = f"\x1e{message.role}\x1f" + "\x1f".join(map(_identity, parts))
-        digest.update(payload.encode("utf-8", "surrogatepass"))
-    return digest.digest()
+    read = "".join([f"\x1e{message.role}\x1f{_read(message.parts)}" for message in messages])
+    return blake2b(key + read.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+
+
+def _read(parts: tuple[Part, ...]) -> str:
+    if len(parts) == 1 and type(part := parts[0]) is Text:
+        return part.text
+    return "\x1f".join(map(_identity, parts))
 
 
 def _identity(part: Part) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from operator import is_
 from typing import ClassVar
 
 from forgetless.messages import Message, Part, Result, Text, Thinking
@@ -77,6 +78,8 @@ class Masking:
     def _changed(self, unit: Unit, change: Callable[[Message], Message]) -> Unit | None:
         """`unit` with its messages changed, or None where that saves nothing."""
         messages = tuple(change(message) for message in unit.messages)
+        if all(map(is_, messages, unit.messages)):  # most are: counting them again would cost most of the call
+            return None
         tokens = sum(map(self.counter.message, messages))
         return replace(unit, messages=messages, tokens=tokens) if tokens < unit.tokens else None
 
@@ -89,4 +92,4 @@ class Masking:
 def _without_thinking(message: Message) -> Message:
     parts = tuple(part for part in message.parts if type(part) is not Thinking)
     # A message of nothing else is an item of its own, which other items refer to: it stays.
-    return replace(message, parts=parts) if parts else message
+    return replace(message, parts=parts) if 0 < len(parts) < len(message.parts) else message
