@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import forgetless
-from forgetless import BudgetError, RequestError, Unit, compact
+from forgetless import BudgetError, ConfigError, RequestError, Unit, compact
 from forgetless.policies.select import Select
 
 LONG = [{"role": r, "content": f"{r} {n} " + "word " * 50} for n in range(20) for r in ("user", "assistant")]
@@ -48,6 +48,13 @@ def test_a_budget_error_counts_the_whole_request() -> None:
     assert f"tool schemas have {error.value.fixed}" in str(error.value)
     with pytest.raises(BudgetError):
         compact({"messages": LONG, "tools": tools}, budget=10)
+
+
+def test_a_pin_on_no_message_is_refused() -> None:
+    with pytest.raises(ConfigError, match="no message 40 to pin: the last one is 39"):
+        compact(LONG, budget=500, pins=[0, 40])
+    with pytest.raises(ConfigError, match="no message -1"):
+        compact(LONG, budget=500, pins=[-1])
 
 
 def test_an_empty_conversation_and_a_lone_system_message_pass() -> None:

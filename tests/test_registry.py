@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from forgetless import ConfigError, compact, load_policy
@@ -29,6 +31,26 @@ def test_every_named_policy_loads_and_says_whether_it_is_lazy() -> None:
 def test_a_wrong_name_says_what_was_meant(attempt: object, hint: str) -> None:
     with pytest.raises(ConfigError, match=hint):
         attempt()  # type: ignore[operator]
+
+
+def test_a_policy_made_before_takes_no_options() -> None:
+    policy = load_policy("recent", turns=2)
+    assert load_policy(policy) is policy
+    with pytest.raises(ConfigError, match="'turns': options go with a policy's name"):
+        compact([], budget=1, policy=policy, turns=3)
+
+
+def test_an_installed_package_offers_policies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "mine.py").write_text(
+        "class Mine:\n    lazy = True\n    def __init__(self, size=3): self.size = size\n"
+    )
+    info = tmp_path / "mine-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: mine\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[forgetless.policies]\nmine = mine:Mine\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert "mine" in policy_names()
+    assert load_policy("mine", size=5).size == 5
 
 
 def test_the_counter_reaches_only_policies_that_count() -> None:

@@ -46,5 +46,5 @@ def compact(
         ConfigError: unknown policy, dialect or option, or no usable budget.
     """
     intake = take(request, budget=budget, dialect=dialect, counter=counter, model=model, pins=pins)
-    chosen: Policy = load_policy(policy, counter=intake.counter, **options) if isinstance(policy, str) else policy
+    chosen: Policy = load_policy(policy, counter=intake.counter, **options)
     return intake.finish(intake.run(chosen, intake.budget, shorten=truncate))

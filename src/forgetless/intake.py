@@ -161,6 +161,9 @@ def take(
     elif not isinstance(counter, Counter):
         counter = Counter(counter)
     room = _budget(budget, model, parsed.reply_tokens)
+    end = parsed.start + len(parsed.messages)
+    if missing := [pin for pin in pins if not parsed.start <= pin < end]:
+        raise ConfigError(f"there is no message {missing[0]!r} to pin: the last one is {end - 1}")
     units = split(parsed.messages, counter, start=parsed.start, pins={*pins, *parsed.pins})
     return Intake(wire, parsed, counter, units, sum(map(counter.json, parsed.fixed)), room)
 

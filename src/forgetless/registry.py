@@ -44,25 +44,29 @@ def policy_names() -> list[str]:
     return sorted({*POLICIES, *_offered()})
 
 
-def load_policy(name: str, *, counter: Any = None, **options: Any) -> Any:
-    """A policy by name.
+def load_policy(policy: Any, *, counter: Any = None, **options: Any) -> Any:
+    """A policy by name; one made before is handed back.
 
     Args:
-        name: one of `policy_names()`.
+        policy: one of `policy_names()`, or a policy, which then has its options already.
         counter: handed to policies that write text of their own, which has to be counted.
         options: the policy's own options.
 
     Raises:
         ConfigError: unknown name, or an option that the policy does not have.
     """
-    target = POLICIES.get(name) or _offered().get(name)
+    if not isinstance(policy, str):
+        if options:
+            raise ConfigError(f"{', '.join(map(repr, options))}: options go with a policy's name, not with a policy")
+        return policy
+    target = POLICIES.get(policy) or _offered().get(policy)
     if target is None:
-        raise ConfigError(_unknown("policy", name, policy_names()))
+        raise ConfigError(_unknown("policy", policy, policy_names()))
     factory = _resolve(target)
     known = inspect.signature(factory).parameters
     for option in options:
         if option not in known:
-            raise ConfigError(_unknown(f"option of policy {name!r}:", option, [k for k in known if k != "counter"]))
+            raise ConfigError(_unknown(f"option of policy {policy!r}:", option, [k for k in known if k != "counter"]))
     if counter is not None and "counter" in known:
         options["counter"] = counter
     return factory(**options)

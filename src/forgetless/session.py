@@ -84,7 +84,7 @@ class Session:
             "counter": counter,
             "model": model,
         }
-        self._policy: Policy | None = None if isinstance(policy, str) else policy
+        self._policy: Policy | None = None  # loaded with the first request, whose model tells how to count
         self._named = (policy, options)
         self._low = low
         self._truncate = truncate
@@ -134,8 +134,8 @@ class Session:
 
     def _loaded(self, counter: Counter) -> Policy:
         if self._policy is None:
-            name, options = self._named
-            self._policy = load_policy(str(name), counter=counter, **options)
+            policy, options = self._named
+            self._policy = load_policy(policy, counter=counter, **options)
         return self._policy
 
     def _held(self, intake: Intake) -> Context:
