@@ -242,9 +242,7 @@ def _account(history: History, result: Compaction, budget: int, measured: Measur
         yield Breach("ledger", f"{len(_kept(result))} messages kept, {len(listed(result.request))} sent")
 
 
-def _again(
-    history: History, result: Compaction, budget: int, variant: Variant, before: str
-) -> Iterator[Breach]:
+def _again(history: History, result: Compaction, budget: int, variant: Variant, before: str) -> Iterator[Breach]:
     """Check what only more calls can tell."""
     dialect, sent = history.dialect, json.dumps(result.request)
     if json.dumps(variant.run(dialect, history.body, budget, history.pins).request) != sent:

@@ -69,9 +69,7 @@ def validity(
     names = [variant.name for variant in variants()]
     with open_run(out, VERSION, histories=histories, seed=seed, policies=names, peers=peers) as run:
         totals = {name: _Total() for name in names}
-        for number, dialect, budget, outcomes in _progress(
-            _examined(seed, histories), histories, "histories"
-        ):
+        for number, dialect, budget, outcomes in _progress(_examined(seed, histories), histories, "histories"):
             for name, outcome in zip(names, outcomes, strict=True):
                 totals[name].add(outcome)
                 _record(run, outcome.breaches, seed=number, dialect=dialect, policy=name, budget=budget)

@@ -234,9 +234,7 @@ def _turn(messages: Sequence[Any], thinking: Any) -> Iterator[Fault]:
     """Adaptive thinking asks nothing of the order; enabled thinking must open the turn it goes on with."""
     if not isinstance(thinking, Mapping) or thinking.get("type") != "enabled":
         return
-    start = max(
-        (i for i, m in enumerate(messages) if _role(m) == "user" and not _only_results(m)), default=-1
-    )
+    start = max((i for i, m in enumerate(messages) if _role(m) == "user" and not _only_results(m)), default=-1)
     turn = [(i, blocks_of(m)) for i, m in enumerate(messages) if i > start and _role(m) == "assistant"]
     if any(_kind(b) == "tool_use" for _, blocks in turn for b in blocks):
         first, blocks = turn[0]

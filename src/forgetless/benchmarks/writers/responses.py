@@ -33,13 +33,7 @@ class Responses(Writer):
     def body(self) -> Any:
         """What was written; a lone message may stand as a bare string."""
         only = self.messages[0].get("content") if len(self.messages) == 1 else None
-        if (
-            self.head
-            and isinstance(only, str)
-            and only
-            and self.messages[0]["role"] == "user"
-            and self._chance(0.5)
-        ):
+        if self.head and isinstance(only, str) and only and self.messages[0]["role"] == "user" and self._chance(0.5):
             return {**self.head, "input": only}
         return super().body()
 
