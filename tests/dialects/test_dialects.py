@@ -361,6 +361,10 @@ def test_the_thinking_that_opens_an_open_turn_stays() -> None:
         assert done.messages[1]["content"][0] == thought
         assert done.messages[-2:] == messages[-2:]
         assert len(done.messages) < len(messages)
+        told = compact(
+            [*messages, {"role": "system", "content": "Hurry."}], policy=policy, dialect="anthropic", budget=500
+        )
+        assert told.messages[1]["content"][0] == thought
     every = [{"role": "user", "content": "fix it"}, *[m for n in range(1, 5) for m in step(n, thought)]]
     assert compact(every, policy="fifo", budget=500).messages[1] != every[1]
 

@@ -83,7 +83,7 @@ class Wire:
             return set()
         inside = [i for i, role in enumerate(self.roles) if role == "system" and i]
         tied = {near for i in inside for near in (i - 1, i + 1) if near < len(self.messages)}
-        begun = max((i for i, role in enumerate(self.roles) if role in ("user", "system")), default=-1) + 1
+        begun = max((i for i, role in enumerate(self.roles) if role == "user"), default=-1) + 1
         thoughtful = [i for i in range(begun, len(self.messages)) if self.roles[i] == "assistant"][:1]
         return tied.union(thoughtful)
 

@@ -55,7 +55,7 @@ def _beside_system(messages: Sequence[Message]) -> Iterator[int]:
 def _first_thought(messages: Sequence[Message]) -> Iterator[int]:
     """The first reply of the open turn where it alone carries the turn's thinking, which must open the turn."""
     turn = len(messages)
-    while turn and (messages[turn - 1].role == "assistant" or _only_results(messages[turn - 1])):
+    while turn and (messages[turn - 1].role in ("assistant", "system") or _only_results(messages[turn - 1])):
         turn -= 1
     replies = [index for index in range(turn, len(messages)) if messages[index].role == "assistant"]
     thinks = [any(isinstance(p, Thinking) for p in messages[index].parts) for index in replies]

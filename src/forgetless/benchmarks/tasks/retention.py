@@ -144,7 +144,8 @@ def _tables(summary: Mapping[str, Any], *, stderr: bool) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    console = Console(stderr=stderr)
+    stream = sys.stderr if stderr else sys.stdout
+    console = Console(file=stream, width=None if stream.isatty() else 140)
     for part, figures in (
         ("dialogue", ("recall", "adversarial_recall")),
         ("agents", ("availability", "all", "pressed_availability")),
