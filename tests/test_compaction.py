@@ -57,6 +57,58 @@ def test_a_pin_on_no_message_is_refused() -> None:
         compact(LONG, budget=500, pins=[-1])
 
 
+@pytest.mark.parametrize(
+    ("scores", "hint"),
+    [
+        (lambda n: [1.0] * (n - 1), "39 scores for 40 units"),
+        (lambda n: None, "a NoneType for 40 units"),
+        (lambda n: (1.0 for _ in range(n)), "a generator for 40 units"),
+        (lambda n: [float("nan")] * n, "no finite number"),
+        (lambda n: ["high"] * n, "no finite number"),
+    ],
+)
+def test_a_scorer_that_gives_no_scores_is_told_so(scores: Any, hint: str) -> None:
+    with pytest.raises(ConfigError, match=hint):
+        compact(LONG, budget=500, policy=Select(lambda units, query=None: scores(len(units))))
+
+
+def test_units_with_a_negative_score_are_not_kept_for_it() -> None:
+    done = compact(LONG, budget=1000, policy=Select(lambda units, query=None: [-1.0] * len(units)))
+    assert all(entry.pinned for entry in done.ledger if entry.form == "raw")
+
+
+@pytest.mark.parametrize(
+    ("options", "hint"),
+    [
+        ({"budget": "4000"}, "whole number"),
+        ({"budget": float("nan")}, "whole number"),
+        ({"budget": True}, "whole number"),
+        ({"recency": float("nan")}, "recency must be"),
+        ({"half_life": 0}, "half_life must be"),
+        ({"policy": "recent", "turns": 2.5}, "turns must be"),
+        ({"policy": None}, "is no policy"),
+        ({"policy": lambda units, query=None: []}, "wrap a scorer in Select"),
+    ],
+)
+def test_a_wrong_option_is_named(options: dict[str, Any], hint: str) -> None:
+    with pytest.raises(ConfigError, match=hint):
+        compact(LONG, **{"budget": 500, **options})
+
+
+@pytest.mark.parametrize("request_", [None, "hello", 3, b"x"])
+def test_what_is_no_request_is_refused(request_: Any) -> None:
+    with pytest.raises(RequestError, match="a request is a dict"):
+        compact(request_, budget=100)
+
+
+def test_a_message_of_an_sdk_is_told_how_to_become_a_dict() -> None:
+    class Sdk:
+        def model_dump(self) -> None: ...
+
+    with pytest.raises(RequestError, match=r"message 0: .*model_dump\(exclude_none=True\)"):
+        compact([Sdk()], budget=100)  # type: ignore[list-item]
+
+
 def test_an_empty_conversation_and_a_lone_system_message_pass() -> None:
     assert compact([], budget=1).request == []
     only = [{"role": "system", "content": "Be kind."}]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -97,6 +98,8 @@ def test_usage_corrects_later_counts() -> None:
     anthropic = {"input_tokens": 10, "cache_read_input_tokens": 500, "cache_creation_input_tokens": 90}
     assert session.observe(None, anthropic).input_tokens == 600
     assert session.observe(None).input_tokens is None
+    assert session.observe(None, SimpleNamespace(prompt_tokens=7, total_tokens=9)).input_tokens == 7
+    assert session.observe(None, 5).input_tokens is None
 
 
 def test_a_floor_above_the_budget_changes_nothing_in_the_session() -> None:

@@ -12,7 +12,7 @@ from hypothesis import given
 
 from forgetless import ConfigError, MissingExtra, compact
 from forgetless.registry import load_dialect
-from forgetless.tokens import MEDIA_TOKENS, PER_MESSAGE, Counter, for_model, from_file, model_facts
+from forgetless.tokens import MEDIA_TOKENS, MODELS, PER_MESSAGE, Counter, for_model, from_file, model_facts
 from strategies import any_dialect
 
 
@@ -85,9 +85,31 @@ def test_families_scale_and_prefixes_of_providers_do_not_matter() -> None:
     assert model_facts("my-own-model") is None
 
 
+@pytest.mark.parametrize(
+    ("name", "family"),
+    [
+        ("ft:gpt-4o-mini-2024-07-18:org::id", "gpt-4o"),
+        ("us.anthropic.claude-sonnet-4-20250514-v1:0", "claude"),
+        ("anthropic/claude-opus-4.5", "claude"),
+        ("gpt-4-1106-preview", "gpt-4-1106"),
+        ("gpt-4-32k-0613", "gpt-4-32k"),
+        ("llama3.1:8b", "llama3"),
+        ("meta-llama/Llama-3.3-70B-Instruct", "llama-3"),
+        ("Qwen/Qwen2.5-7B", "qwen"),
+        ("O3-mini", "o3"),
+    ],
+)
+def test_models_are_known_by_the_names_that_providers_give_them(name: str, family: str) -> None:
+    assert model_facts(name) == MODELS[family]
+
+
 def test_the_default_budget_is_the_window_less_the_reply() -> None:
     body = {"model": "gpt-4o", "max_tokens": 8_000, "messages": [{"role": "user", "content": "hi"}]}
     assert compact(body).budget == 128_000 - 8_000
+    assert compact({**body, "max_tokens": None}).budget == 128_000 - 16_000
+    assert compact({**body, "max_tokens": -5}).budget == 128_000 - 16_000
+    with pytest.raises(ConfigError, match=r"a reply of 200,000 tokens leaves nothing of the window of 'gpt-4o'"):
+        compact({**body, "max_tokens": 200_000})
     with pytest.raises(ConfigError, match="window of model 'mine'"):
         compact({**body, "model": "mine"})
     with pytest.raises(ConfigError, match="above 0"):
@@ -124,10 +146,22 @@ def test_a_rank_file_counts_exactly(tmp_path: Path) -> None:
     assert counter.text("hello<|endoftext|>") == 1 + len("<|endoftext|>")
 
 
+def test_truncation_and_padding_of_a_tokenizer_file_do_not_count(word_level: str) -> None:
+    from tokenizers import Tokenizer
+
+    tokenizer = Tokenizer.from_file(word_level)
+    tokenizer.enable_truncation(2)
+    tokenizer.enable_padding(length=50)
+    tokenizer.save(word_level)
+    assert from_file(word_level).text("hello world hello") == 3
+
+
 @pytest.mark.parametrize(
     ("name", "data", "hint"),
     [
         ("tokenizer.json", b"{}", "no 'model'"),
+        ("tokenizer.json", b'{"model": {"type": "XYZ"}}', "not a tokenizer.json"),
+        ("o200k_base.tiktoken", b"YQ== 0\nYg== 1\n", "not every byte"),
         ("tokenizer.json", b"nonsense", "not a tokenizer.json"),
         ("mine.tiktoken", b"", "unknown encoding 'mine'"),
         ("o200k_base.tiktoken", b"@@@ x", "not a rank file"),

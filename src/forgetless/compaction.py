@@ -30,7 +30,8 @@ def compact(
 
     Args:
         request: a list of message dicts (items, for Responses) or a whole request body; never mutated.
-        budget: most tokens of the whole request. By default the model's window less the reply's `max_tokens`.
+        budget: most tokens of the whole request. By default the model's window less the reply's `max_tokens`
+            (an eighth of the window where the request does not say).
         policy: a name, or a policy made before.
         dialect: `chat`, `responses`, `anthropic`, or `auto` to tell by the shape.
         counter: counts tokens: a `Counter`, or a function text -> tokens to which `PER_MESSAGE` is added per message.

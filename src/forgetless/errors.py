@@ -45,8 +45,8 @@ class BudgetError(ForgetlessError, ValueError):
         told += [f"tool schemas have {fixed:,}"] if fixed else []
         which = f" ({', '.join(told)})" if told else ""
         super().__init__(
-            f"what must stay takes {floor:,} tokens{which}, the budget is {budget:,}: raise the budget, "
-            "send less, or allow truncation"
+            f"what must stay takes {floor:,} tokens{which}, the budget is {budget:,}: raise the budget or send less; "
+            "truncate=True (--truncate) cuts inside user texts and tool results"
         )
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import Any
 
 from forgetless.dialects.base import Body, Dialect, Request, detect
-from forgetless.errors import BudgetError, ConfigError
+from forgetless.errors import BudgetError, ConfigError, RequestError
 from forgetless.policies.base import Context, Entry, Policy, floor
 from forgetless.policies.truncate import truncate
 from forgetless.registry import load_dialect
@@ -153,9 +153,11 @@ def take(
         RequestError: the request is not of its dialect.
         ConfigError: unknown dialect, or no usable budget.
     """
+    if not isinstance(request, Mapping | Sequence) or isinstance(request, str | bytes):
+        raise RequestError(f"a request is a dict, or a list of message dicts, not {type(request).__name__}")
     wire = load_dialect(detect(request) if dialect == "auto" else dialect)
     parsed = wire.parse(request)
-    model = model or parsed.model
+    model = parsed.model if model is None else model
     if counter is None:
         counter = for_model(model)
     elif not isinstance(counter, Counter):
@@ -170,11 +172,22 @@ def take(
 
 def _budget(budget: int | None, model: str | None, reply_tokens: int) -> int:
     if budget is None:
-        facts = model_facts(model) if model else None
-        if facts is None:
-            named = f"the window of model {model!r} is not known" if model else "the request names no model"
-            raise ConfigError(f"{named}: give a budget in tokens")
-        budget = facts.window - reply_tokens
+        budget = _window(model, reply_tokens)
+    if not isinstance(budget, int) or isinstance(budget, bool):
+        raise ConfigError(f"the budget must be a whole number of tokens, not {budget!r}")
     if budget <= 0:
         raise ConfigError(f"the budget must be above 0 tokens, not {budget!r}")
     return budget
+
+
+def _window(model: str | None, reply_tokens: int) -> int:
+    """The model's window less the reply: what the request says that it may take, else an eighth of the window."""
+    facts = model_facts(model) if model else None
+    if facts is None:
+        named = f"the window of model {model!r} is not known" if model else "the request names no model"
+        raise ConfigError(f"{named}: give a budget in tokens")
+    if reply_tokens >= facts.window:
+        raise ConfigError(
+            f"a reply of {reply_tokens:,} tokens leaves nothing of the window of {model!r}, {facts.window:,}"
+        )
+    return facts.window - (reply_tokens if reply_tokens > 0 else facts.window // 8)

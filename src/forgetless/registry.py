@@ -58,6 +58,8 @@ def load_policy(policy: Any, *, counter: Any = None, **options: Any) -> Any:
     if not isinstance(policy, str):
         if options:
             raise ConfigError(f"{', '.join(map(repr, options))}: options go with a policy's name, not with a policy")
+        if not hasattr(policy, "lazy"):
+            raise ConfigError(f"{policy!r} is no policy: wrap a scorer in Select, from forgetless.policies.select")
         return policy
     target = POLICIES.get(policy) or _offered().get(policy)
     if target is None:

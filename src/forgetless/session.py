@@ -8,7 +8,7 @@ policies choose anew at every call.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -119,14 +119,14 @@ class Session:
         self._estimated = done.tokens
         return done
 
-    def observe(self, reply: Any, usage: Mapping[str, Any] | None = None) -> Reply:
+    def observe(self, reply: Any, usage: object = None) -> Reply:
         """Take note of the reply to the request that was prepared last.
 
         Args:
-            reply: the wire message that came back.
-            usage: the provider's usage object, by which later counts are corrected.
+            reply: the wire message that came back; handed on, less what a model writes for itself alone.
+            usage: the provider's usage, a dict or an SDK's object, by which later counts are corrected.
         """
-        counted = input_tokens(usage or {})
+        counted = input_tokens(usage)
         if counted and self._estimated:
             ratio = min(2.0, max(0.5, counted / self._estimated))
             self.correction += (ratio - self.correction) / 2
@@ -165,7 +165,12 @@ class Session:
         try:
             context = intake.run(policy, low)
         except BudgetError:
-            context = intake.run(policy, room, shorten=self._truncate)
+            try:
+                context = intake.run(policy, room)
+            except BudgetError:
+                if not self._truncate:
+                    raise
+                context = intake.run(policy, low, shorten=True)
         self.evictions += 1
         self._frozen = _decisions(intake.units, context)
         return replace(context, budget=intake.budget)

@@ -75,7 +75,12 @@ def _tokenizers(path: str, data: bytes) -> Callable[[str], int]:
             raise ValueError("it has no 'model'")
     except (ValueError, TypeError) as error:
         raise ConfigError(f"{path!r} is not a tokenizer.json: {error}") from error
-    tokenizer: Any = Tokenizer.from_file(path)
+    try:
+        tokenizer: Any = Tokenizer.from_file(path)
+    except Exception as error:
+        raise ConfigError(f"{path!r} is not a tokenizer.json: {error}") from error
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
     tokenizer.encode_special_tokens = True  # a special token that a user wrote is text: it must not count as one
     return lambda text: len(tokenizer.encode(_encodable(text), add_special_tokens=False).ids)
 
@@ -88,6 +93,8 @@ def _tiktoken(name: str, data: bytes) -> Callable[[str], int]:
     try:
         lines = (line.split() for line in data.splitlines() if line)
         ranks = {base64.b64decode(token): int(rank) for token, rank in lines}
+        if any(bytes([byte]) not in ranks for byte in range(256)):
+            raise ValueError("not every byte has a rank")
     except (ValueError, binascii.Error) as error:
         raise ConfigError(f"'{name}.tiktoken' is not a rank file: {error}") from error
     encoding = tiktoken.Encoding(name, pat_str=PATTERNS[name], mergeable_ranks=ranks, special_tokens={})

@@ -9,6 +9,7 @@ are plain text. What a provider reports as usage is the truth; sessions correct 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from math import ceil
@@ -88,7 +89,7 @@ class ModelFacts(NamedTuple):
     """What is known of a family of models.
 
     Attributes:
-        window: tokens of input and output together.
+        window: most tokens of a request and its reply; of the request alone where the provider limits it so.
         factor: tokens of its tokenizer for one of `o200k_base`, on mixed English and code.
     """
 
@@ -96,22 +97,29 @@ class ModelFacts(NamedTuple):
     factor: float
 
 
-# Longest prefix wins. Windows are the published ones, the smaller where a family has several. Factors are measured
+# The longest name wins. Windows are the published ones, the smaller where a family has several. Factors are measured
 # where a family's tokenizer is public (docs/tokens.md says which), else set high so that a budget holds.
 MODELS: Mapping[str, ModelFacts] = MappingProxyType(
     {
         "gpt-3.5": ModelFacts(16_385, 1.02),
+        "gpt-35": ModelFacts(16_385, 1.02),
         "gpt-4": ModelFacts(8_192, 1.02),
+        "gpt-4-32k": ModelFacts(32_768, 1.02),
+        "gpt-4-0125": ModelFacts(128_000, 1.02),
+        "gpt-4-1106": ModelFacts(128_000, 1.02),
         "gpt-4-turbo": ModelFacts(128_000, 1.02),
         "gpt-4o": ModelFacts(128_000, 1.0),
+        "chatgpt-4o": ModelFacts(128_000, 1.0),
         "gpt-4.1": ModelFacts(1_047_576, 1.0),
-        "gpt-5": ModelFacts(400_000, 1.0),
+        "gpt-5": ModelFacts(272_000, 1.0),
+        "gpt-oss": ModelFacts(128_000, 1.0),
         "o1": ModelFacts(200_000, 1.0),
         "o3": ModelFacts(200_000, 1.0),
         "o4-mini": ModelFacts(200_000, 1.0),
         "claude": ModelFacts(200_000, 1.3),
         "gemini": ModelFacts(1_048_576, 1.15),
         "llama-3": ModelFacts(128_000, 1.02),
+        "llama3": ModelFacts(128_000, 1.02),
         "qwen": ModelFacts(32_768, 1.07),
         "mistral": ModelFacts(32_768, 1.3),
         "deepseek": ModelFacts(64_000, 1.09),
@@ -120,12 +128,14 @@ MODELS: Mapping[str, ModelFacts] = MappingProxyType(
     }
 )
 
+# Providers and routers write things before the name: `openai/`, `ft:`, `us.anthropic.`
+_NAMED = re.compile(rf"(?:^|[/:.])({'|'.join(map(re.escape, sorted(MODELS, key=len, reverse=True)))})")
+
 
 def model_facts(model: str) -> ModelFacts | None:
-    """The facts of the family that `model` belongs to (longest known prefix, provider prefix ignored), or None."""
-    name = model.rsplit("/", 1)[-1].lower()
-    known = [prefix for prefix in MODELS if name.startswith(prefix)]
-    return MODELS[max(known, key=len)] if known else None
+    """The facts of the family that `model` belongs to, or None."""
+    found = _NAMED.search(model.lower())
+    return MODELS[found[1]] if found else None
 
 
 def for_model(model: str | None = None, *, media: Mapping[str, int] = MEDIA_TOKENS) -> Counter:

@@ -111,6 +111,14 @@ def test_truncate_and_pin_and_tokenizer(tmp_path: Path) -> None:
         ),
         (BODY, ("--tokenizer", "missing.json"), "cannot be read"),
         (BODY, ("--unknown",), "unknown"),
+        (BODY, ("--option", "turns"), "NAME=VALUE"),
+        (BODY, ("--option", "turns=3"), "option of policy 'bm25'"),
+        (BODY, ("--tokenizer", ""), "cannot be read"),
+        ("[" * 100_000 + "]" * 100_000, (), "cannot be read as JSON"),
+        ('{"messages": [], "n": ' + "9" * 5000 + "}", (), "cannot be read as JSON"),
+        ('{"messages": [{"role": "user", "content": "a"}], "temperature": 1e999}', (), "cannot be written as JSON"),
+        ('{"custom_id": "1", "body": {"messages": []}}\n{"custom_id": "2"}\n', (), "a whole request"),
+        ({"schema_version": "ATIF-v1.6", "steps": [{"source": {"a": 1}, "message": "x"}]}, (), "'source' must be"),
     ],
 )
 def test_bad_input_is_one_line_and_exit_code_two(tmp_path: Path, value: Any, args: tuple[str, ...], hint: str) -> None:
@@ -121,6 +129,36 @@ def test_bad_input_is_one_line_and_exit_code_two(tmp_path: Path, value: Any, arg
     (line,) = done.stderr.decode().splitlines()
     assert line.startswith("forgetless: ")
     assert hint.lower() in line.lower()
+
+
+def test_options_reach_the_policy(tmp_path: Path) -> None:
+    path = write(tmp_path, MESSAGES)
+    done = forgetless("compact", path, "--budget", "2000", "--policy", "recent", "--option", "turns=2")
+    assert json.loads(done.stdout) == MESSAGES[-4:]
+
+
+def test_escapes_in_a_message_do_not_reach_the_terminal(tmp_path: Path) -> None:
+    evil = [{"role": "user", "content": "\x1b[31mred " + "word " * 400}, *MESSAGES]
+    assert b"\x1b[31m" not in forgetless("compact", write(tmp_path, evil), "--budget", "500").stderr
+
+
+def test_the_ledger_does_not_overwrite_its_source(tmp_path: Path) -> None:
+    path = write(tmp_path, MESSAGES)
+    assert b"would overwrite" in forgetless("compact", path, "--budget", "500", "--ledger", path).stderr
+    assert json.loads(Path(path).read_text()) == MESSAGES
+    assert b"cannot be written" in forgetless("compact", path, "--budget", "500", "--ledger", str(tmp_path)).stderr
+
+
+@pytest.mark.parametrize("target", ["> /dev/full", ">&-", "< /dev/null", "<&-"])
+def test_streams_that_are_full_or_closed_are_one_line(tmp_path: Path, target: str) -> None:
+    name = write(tmp_path, MESSAGES) if ">" in target else "-"
+    script = (
+        f'exec {sys.executable} -c "from forgetless.cli.main import run; run()" compact {name} --budget 500 {target}'
+    )
+    done = subprocess.run(["sh", "-c", script], capture_output=True, check=False, timeout=60)
+    assert done.returncode == 2
+    assert done.stderr.count(b"\n") == 1
+    assert done.stderr.startswith(b"forgetless: standard ")
 
 
 def test_a_missing_file_and_bytes_that_are_no_text(tmp_path: Path) -> None:

@@ -239,6 +239,10 @@ def test_tool_schemas_count_and_system_fields_are_index_minus_one() -> None:
         ("anthropic", [{"role": "user", "content": "a"}, {"role": "tool", "content": "b"}], 1),
         ("chat", [{"role": "narrator", "content": "a"}], 0),
         ("chat", [{"role": "user", "content": 3}], 0),
+        ("chat", [{"role": ["user"], "content": "a"}], 0),
+        ("chat", [{"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t", "content": "x"}]}], 0),
+        ("anthropic", [{"role": "assistant", "content": "", "tool_calls": [{"id": "a"}]}], 0),
+        ("responses", [{"role": [1], "content": "a"}], 0),
         ("chat", ["hello"], 0),
         ("chat", [{"role": "user", "content": [{"text": "no type"}]}], 0),
         ("chat", [{"role": "assistant", "content": "", "tool_calls": "x"}], 0),
@@ -255,8 +259,20 @@ def test_what_is_not_of_the_dialect_is_named(dialect: str, messages: Any, index:
 
 @pytest.mark.parametrize("body", [{"messages": "hello"}, {"model": "x"}, {"input": 3}])
 def test_a_body_without_a_list_of_messages_is_refused(body: Any) -> None:
-    with pytest.raises(RequestError, match="must be a list"):
+    with pytest.raises(RequestError, match=r"must be a list|has no 'messages'"):
         compact(body, budget=100)
+
+
+def test_a_body_of_two_dialects_is_refused_and_an_empty_field_is_none() -> None:
+    messages = [{"role": "user", "content": "hi"}]
+    with pytest.raises(RequestError, match="both 'messages' and 'input'"):
+        compact({"messages": messages, "input": "hi"}, budget=100)
+    assert compact({"messages": messages, "input": []}, budget=100).dialect == "chat"
+
+
+def test_reasoning_of_an_unknown_shape_is_passed_on() -> None:
+    items = [{"role": "user", "content": "a"}, {"type": "reasoning", "id": "r", "summary": 5}]
+    assert compact(items, budget=100, dialect="responses").request == items
 
 
 def test_translation_to_anthropic_merges_results_and_drops_what_it_refuses() -> None:

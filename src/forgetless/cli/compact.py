@@ -5,12 +5,13 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from json import loads
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
 
-from forgetless.cli.files import dump, read
+from forgetless.cli.files import dump, read, write
 from forgetless.compaction import compact
 from forgetless.errors import ConfigError
 from forgetless.intake import Compaction
@@ -32,46 +33,66 @@ def compact_file(
     model: str | None = None,
     dialect: Literal["auto", "chat", "responses", "anthropic"] = "auto",
     truncate: Annotated[bool, Parameter(negative="")] = False,
-    pin: tuple[int, ...] = (),
+    pin: Annotated[tuple[int, ...], Parameter(negative="")] = (),
+    option: Annotated[tuple[str, ...], Parameter(negative="")] = (),
     tokenizer: str | None = None,
     ledger: Path | None = None,
     json: Annotated[bool, Parameter(negative="")] = False,
 ) -> None:
     """Bring a conversation within a token budget.
 
-    The compacted request goes to standard output, the ledger as a table to standard error.
+    The compacted request goes to standard output (a trajectory as a list of chat messages), the ledger as a table
+    to standard error.
 
     Args:
         file: a list of messages, a request body, JSONL of messages, or an ATIF trajectory; - is standard input.
         policy: what decides which units stay.
-        budget: most tokens of the whole request; by default the model's window less its `max_tokens`.
+        budget: most tokens of the whole request; by default the model's window less the reply's `max_tokens`.
         model: whose tokens to count; by default the one that the request names.
         dialect: the wire format; by default told by its shape.
-        truncate: cut inside the newest message where it alone is over the budget.
+        truncate: where what must stay is over the budget, cut inside its longest user texts and tool results.
         pin: index of a message that must stay; may be given more than once.
+        option: NAME=VALUE, an option of the policy, such as turns=3; may be given more than once.
         tokenizer: a tokenizer.json or .tiktoken file to count exactly with.
         ledger: write the whole ledger to this file as JSON.
-        json: print one object with request, ledger, tokens and budget.
+        json: print one object with request, ledger, tokens and budget, and no table.
     """
     conversation = read(file)
+    if ledger is not None and file != "-" and ledger.resolve() == Path(file).resolve():
+        raise ConfigError(f"the ledger would overwrite {file!r}")
     done = compact(
         conversation.request,
         budget=budget,
         policy=policy,
         dialect=dialect,
-        counter=from_file(tokenizer) if tokenizer else None,
+        counter=None if tokenizer is None else from_file(tokenizer),
         model=model,
         pins=pin,
         truncate=truncate,
+        **_options(option),
     )
     if ledger is not None:
         _write(ledger, dump([asdict(entry) for entry in done.ledger], indent=2))
+    indent = 2 if sys.stdout is not None and sys.stdout.isatty() else None  # a pipe has no use for blanks
     if json:
-        sys.stdout.buffer.write(dump(done.as_dict(), indent=2))
+        write(dump(done.as_dict(), indent=indent))
         return
-    sys.stdout.buffer.write(dump(done.request, lines=conversation.lines, indent=None if conversation.lines else 2))
-    sys.stdout.flush()
+    write(dump(done.request, lines=conversation.lines, indent=None if conversation.lines else indent))
     show(done, conversation.request)
+
+
+def _options(given: Sequence[str]) -> dict[str, Any]:
+    """Options of a policy from NAME=VALUE, the value as JSON where it is some."""
+    options: dict[str, Any] = {}
+    for text in given:
+        name, equals, value = text.partition("=")
+        if not equals:
+            raise ConfigError(f"an option is NAME=VALUE, not {text!r}")
+        try:
+            options[name] = loads(value)
+        except ValueError:
+            options[name] = value
+    return options
 
 
 def _write(path: Path, data: bytes) -> None:
@@ -118,7 +139,8 @@ def _about(request: Any, indices: Sequence[int]) -> tuple[str, str]:
     if isinstance(listed, str) or indices[0] < 0:
         return "", ""
     first: Mapping[str, Any] = listed[indices[0]]
-    text = " ".join(_words(first.get("content") or first.get("tool_calls") or first.get("arguments")).split())
+    words = _words(first.get("content") or first.get("tool_calls") or first.get("arguments"))
+    text = " ".join("".join(c if c.isprintable() else " " for c in words).split())  # no escapes to the terminal
     return str(first.get("role") or first.get("type")), text[:48] + ("…" if len(text) > 48 else "")
 
 
@@ -127,7 +149,7 @@ def _words(value: Any) -> str:
     if isinstance(value, str):
         return value
     if isinstance(value, Mapping):
-        for key in ("text", "thinking", "content", "function", "arguments", "name"):
+        for key in ("text", "thinking", "content", "function", "name", "arguments"):
             if value.get(key):
                 return _words(value[key])
     if isinstance(value, Sequence):

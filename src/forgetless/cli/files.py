@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from forgetless.dialects.atif import is_atif, messages_from_atif
 from forgetless.errors import ConfigError, RequestError
 
-__all__ = ["Conversation", "dump", "read"]
+__all__ = ["Conversation", "dump", "read", "write"]
 
 
 class Conversation(NamedTuple):
@@ -27,22 +27,27 @@ def read(path: str) -> Conversation:
         ConfigError: the file cannot be read.
         RequestError: it holds no conversation; broken JSON is named with its line and column.
     """
+    if path == "-" and sys.stdin is None:
+        raise ConfigError("standard input is closed")
     try:
         data = sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
     except OSError as error:
         raise ConfigError(f"{path!r} cannot be read: {error.strerror}") from error
+    path = "standard input" if path == "-" else repr(path)
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise RequestError(f"{path!r} is not UTF-8: byte {error.start}") from error
+        raise RequestError(f"{path} is not UTF-8: byte {error.start}") from error
     if not text.strip():
-        raise RequestError(f"{path!r} is empty")
+        raise RequestError(f"{path} is empty")
     try:
         value = json.loads(text)
     except json.JSONDecodeError as error:
         if not _looks_like_lines(text):
             raise _broken(path, error.lineno, error) from error
         return Conversation(_lines(path, text), True)
+    except (ValueError, RecursionError) as error:  # a number of too many digits, lists in lists without end
+        raise RequestError(f"{path} cannot be read as JSON: {error}") from error
     return Conversation(_conversation(path, value), False)
 
 
@@ -64,8 +69,8 @@ def _lines(path: str, text: str) -> list[Any]:
             messages.append(json.loads(line))
         except json.JSONDecodeError as error:
             raise _broken(path, number, error) from error
-        if isinstance(messages[-1], dict) and ("messages" in messages[-1] or "input" in messages[-1]):
-            raise RequestError(f"line {number} of {path!r} is a whole request: give one request at a time")
+        if isinstance(messages[-1], dict) and {"messages", "input", "body"} & set(messages[-1]):
+            raise RequestError(f"line {number} of {path} is a whole request: give one request at a time")
     return messages
 
 
@@ -80,12 +85,12 @@ def _conversation(path: str, value: Any) -> Any:
         if "role" in value or "type" in value:
             return [value]
     raise RequestError(
-        f"{path!r} holds neither a list of messages, nor a request with 'messages' or 'input', nor a trajectory"
+        f"{path} holds neither a list of messages, nor a request with 'messages' or 'input', nor a trajectory"
     )
 
 
 def _broken(path: str, line: int, error: json.JSONDecodeError) -> RequestError:
-    return RequestError(f"{path!r} is not valid JSON: line {line}, column {error.colno}: {error.msg}")
+    return RequestError(f"{path} is not valid JSON: line {line}, column {error.colno}: {error.msg}")
 
 
 def dump(value: Any, *, lines: bool = False, indent: int | None = None) -> bytes:
@@ -94,5 +99,26 @@ def dump(value: Any, *, lines: bool = False, indent: int | None = None) -> bytes
     A lone surrogate, which UTF-8 can't hold, goes out as the escape that it came in as.
     """
     parts = value if lines else [value]
-    text = "".join(json.dumps(part, ensure_ascii=False, indent=indent) + "\n" for part in parts)
-    return text.encode("utf-8", "backslashreplace")
+    try:
+        made = [json.dumps(part, ensure_ascii=False, indent=indent, allow_nan=False) for part in parts]
+    except (ValueError, RecursionError) as error:
+        raise RequestError(f"the request cannot be written as JSON: {error}") from error
+    return "".join(f"{text}\n" for text in made).encode("utf-8", "backslashreplace")
+
+
+def write(data: bytes) -> None:
+    """Write to standard output.
+
+    Raises:
+        ConfigError: it is closed or full.
+    """
+    if sys.stdout is None:
+        raise ConfigError("standard output is closed")
+    try:
+        sys.stdout.buffer.write(data)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        sys.stdout = None  # what is left in its buffer can't be written at exit either
+        raise ConfigError(f"standard output cannot be written: {error.strerror}") from error

@@ -15,12 +15,17 @@ app = App(
     help="Keep LLM conversations and agents inside a token budget without losing what carries the work.",
     version_flags=["--version"],
 )
-app.command("forgetless.cli.compact:compact_file", name="compact")
 bench = App(name="bench", help="Measure policies; each command writes a results folder.")
 app.command(bench)
-bench.command("forgetless.benchmarks.tasks.validity:validity", name="validity")
-bench.command("forgetless.benchmarks.tasks.overhead:overhead", name="overhead")
-bench.command("forgetless.benchmarks.tasks.retention:retention", name="retention")
+
+# Loaded when called, so that one command does not pay for another's libraries.
+for parent, target, name, about in (
+    (app, "forgetless.cli.compact:compact_file", "compact", "Bring a conversation within a token budget."),
+    (bench, "forgetless.benchmarks.tasks.validity:validity", "validity", "Whether promises and providers' rules hold."),
+    (bench, "forgetless.benchmarks.tasks.overhead:overhead", "overhead", "Time and memory beside other libraries."),
+    (bench, "forgetless.benchmarks.tasks.retention:retention", "retention", "What is kept of what is needed later."),
+):
+    parent.command(target, name=name, help=about)
 
 
 def run() -> None:

@@ -72,6 +72,8 @@ def _message(wire: object, index: int) -> Message:
     role, content = wire.get("role"), wire.get("content")
     if role not in ("user", "assistant", "system"):
         raise RequestError(f"role {role!r} is not one of dialect 'anthropic'", message=index)
+    if wire.get("tool_calls"):
+        raise RequestError("'tool_calls' are of dialect 'chat', not 'anthropic'", message=index)
     if type(content) is str:
         return Message(role, (Text(content),), wire)
     return Message(role, _content(content, index), wire)

@@ -54,7 +54,7 @@ def _steps(value: object) -> list[Any] | None:
 def _step(step: object, number: int) -> Iterator[dict[str, Any]]:
     step = _object(step, "the step", number)
     source = step.get("source")
-    if source not in _ROLES:
+    if not isinstance(source, str) or source not in _ROLES:
         raise RequestError(f"step {number}: 'source' must be 'user', 'agent' or 'system', not {source!r}")
     message: dict[str, Any] = {"role": _ROLES[source], "content": _content(step.get("message"), number)}
     calls = [_call(call, number) for call in _list(step, "tool_calls", number)] if source == "agent" else []

@@ -79,6 +79,8 @@ class Dialect(Protocol):
 
 def messages_of(body: Body, key: str) -> Sequence[Any]:
     """The list under `key` of a whole body, or the body itself when it is a bare list."""
+    if isinstance(body, Mapping) and key not in body:
+        raise RequestError(f"the request has no {key!r}")
     found = body.get(key) if isinstance(body, Mapping) else body
     if not isinstance(found, Sequence) or isinstance(found, str):
         raise RequestError(f"{key!r} must be a list, not {type(found).__name__}")
@@ -92,7 +94,8 @@ def mapping(value: object, what: str, index: int) -> Wire:
         RequestError: it is not.
     """
     if type(value) is not dict and not isinstance(value, Mapping):  # the second test is slow, and seldom needed
-        raise RequestError(f"{what} must be an object, not {type(value).__name__}", message=index)
+        hint = ": use its .model_dump(exclude_none=True)" if hasattr(value, "model_dump") else ""
+        raise RequestError(f"{what} must be an object (a dict), not {type(value).__name__}{hint}", message=index)
     return value
 
 
@@ -116,13 +119,14 @@ def ident(wire: Wire, key: str) -> str:
     return value if isinstance(value, str) else ""
 
 
-def input_tokens(usage: Wire) -> int | None:
-    """All tokens that a provider read for a request, from its usage object; None where it does not say.
+def input_tokens(usage: object) -> int | None:
+    """All tokens that a provider read for a request, from its usage (a dict, or an SDK's object), or None.
 
     Anthropic reports what came from its cache and what went into it beside `input_tokens`; OpenAI's figure is the sum.
     """
     cached = ("cache_read_input_tokens", "cache_creation_input_tokens")
-    found = [usage.get(name) for name in ("prompt_tokens", "input_tokens", *cached)]
+    names = ("prompt_tokens", "input_tokens", *cached)
+    found = [usage.get(name) if isinstance(usage, Mapping) else getattr(usage, name, None) for name in names]
     counts = [count for count in found if isinstance(count, int)]
     return sum(counts) if counts else None
 
@@ -145,7 +149,9 @@ _CHAT = frozenset({"image_url", "input_audio", "file", "refusal"})
 def detect(body: Body) -> str:
     """The name of the dialect that a body or a list of messages is written in; `chat` where nothing tells."""
     if isinstance(body, Mapping):
-        if "input" in body or "previous_response_id" in body:
+        if body.get("input") and body.get("messages"):
+            raise RequestError("the request has both 'messages' and 'input': a provider reads only one of them")
+        if body.get("input") or ("messages" not in body and ("input" in body or "previous_response_id" in body)):
             return "responses"
         tools = body.get("tools")
         schemas = isinstance(tools, list) and any(isinstance(t, Mapping) and "input_schema" in t for t in tools)

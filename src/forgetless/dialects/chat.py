@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 from forgetless.dialects.base import Body, Request, block_list, ident, mapping, messages_of
 from forgetless.dialects.blocks import part, text_block
 from forgetless.errors import RequestError
-from forgetless.messages import Call, Media, Message, Opaque, Part, Result, Text, Thinking, Wire
+from forgetless.messages import Call, Media, Message, Opaque, Part, Result, Role, Text, Thinking, Wire
 
 __all__ = ["Chat"]
 
 _SPEAKERS = frozenset({"system", "developer", "user", "assistant"})
 _COUNTED = ("tools", "functions", "response_format")
+_FOREIGN = frozenset({"tool_use", "tool_result"})  # taken for opaque, they would lose their pairs
 _LEGACY = "function_call:"  # the id space of calls from before there were ids; they match by name
 
 
@@ -42,11 +43,13 @@ class Chat:
 def _message(wire: object, index: int) -> Message:
     wire = mapping(wire, "a message", index)
     role, content = wire.get("role"), wire.get("content")
+    if not isinstance(role, str):
+        raise RequestError(f"a message needs a role, and {role!r} is none", message=index)
     if role in _SPEAKERS:
         if type(content) is str and len(wire) == 2:
-            return Message(role, (Text(content),), wire)
+            return Message(cast(Role, role), (Text(content),), wire)
         parts = _content(content, index)
-        return Message(role, parts if role != "assistant" else _assistant(wire, parts, index), wire)
+        return Message(cast(Role, role), parts if role != "assistant" else _assistant(wire, parts, index), wire)
     if role == "tool":
         return Message("tool", (Result(ident(wire, "tool_call_id"), _content(content, index)),), wire)
     if role == "function":
@@ -59,7 +62,10 @@ def _content(content: object, index: int) -> tuple[Part, ...]:
         return ()
     if isinstance(content, str):
         return (Text(content),)
-    return tuple(part(block) for block in block_list(content, "content", index))
+    blocks = tuple(block_list(content, "content", index))
+    if foreign := next((b["type"] for b in blocks if b["type"] in _FOREIGN), None):
+        raise RequestError(f"a {foreign!r} block is of dialect 'anthropic', not 'chat'", message=index)
+    return tuple(map(part, blocks))
 
 
 def _assistant(wire: Wire, content: tuple[Part, ...], index: int) -> tuple[Part, ...]:

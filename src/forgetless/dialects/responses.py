@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 from forgetless.dialects.base import Body, Request, block_list, ident, mapping, messages_of
 from forgetless.dialects.blocks import part, text_block
 from forgetless.errors import RequestError
-from forgetless.messages import Call, Media, Message, Opaque, Part, Result, Text, Thinking, Wire
+from forgetless.messages import Call, Media, Message, Opaque, Part, Result, Role, Text, Thinking, Wire
 
 __all__ = ["Responses"]
 
@@ -103,11 +103,11 @@ def _call_id(wire: Wire) -> str:
 
 def _message(wire: Wire, index: int) -> Message:
     role, content = wire.get("role"), wire.get("content")
-    if role not in _ROLES:
+    if not isinstance(role, str) or role not in _ROLES:
         raise RequestError(f"role {role!r} is not one of dialect 'responses'", message=index)
     if isinstance(content, str):
-        return Message(role, (Text(content),), wire)
-    return Message(role, tuple(part(block) for block in block_list(content, "content", index)), wire)
+        return Message(cast(Role, role), (Text(content),), wire)
+    return Message(cast(Role, role), tuple(part(block) for block in block_list(content, "content", index)), wire)
 
 
 def _result(wire: Wire) -> Result:
@@ -127,7 +127,8 @@ def _reasoning(wire: Wire) -> Thinking:
     texts = [
         ident(block, "text")
         for key in ("summary", "content")
-        for block in wire.get(key) or ()
+        if isinstance(blocks := wire.get(key), Sequence)
+        for block in blocks
         if isinstance(block, Mapping)
     ]
     return Thinking("\n".join(texts), wire, len(ident(wire, "encrypted_content")))

@@ -109,7 +109,7 @@ class Scorer(Protocol):
     """One score per unit, higher is worth more; `Select` does the rest."""
 
     def __call__(self, units: Sequence[Unit], query: Unit | None = None) -> Sequence[float]:
-        """Scores in the order of `units`, finite and not negative."""
+        """Scores in the order of `units`, finite; a unit with a score below 0 is never kept for its score."""
 
 
 class Rewriter(Protocol):

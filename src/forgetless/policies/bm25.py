@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import inf
 
 from forgetless.errors import ConfigError
 from forgetless.policies.select import Select
@@ -32,10 +33,10 @@ class Bm25:
     half_life: float = 10.0
 
     def __post_init__(self) -> None:
-        if self.recency < 0:
-            raise ConfigError(f"recency must not be negative, not {self.recency!r}")
-        if self.half_life <= 0:
-            raise ConfigError(f"half_life must be above 0 units, not {self.half_life!r}")
+        if not (isinstance(self.recency, int | float) and 0 <= self.recency < inf):
+            raise ConfigError(f"recency must be a number from 0, not {self.recency!r}")
+        if not (isinstance(self.half_life, int | float) and 0 < self.half_life < inf):
+            raise ConfigError(f"half_life must be a number of units above 0, not {self.half_life!r}")
 
     def __call__(self, units: Sequence[Unit], query: Unit | None = None) -> list[float]:
         """One score per unit, at least 0."""

@@ -26,8 +26,8 @@ class Recent:
     eager: bool = False
 
     def __post_init__(self) -> None:
-        if self.turns < 1:
-            raise ConfigError(f"turns must be at least 1, not {self.turns!r}")
+        if not isinstance(self.turns, int) or self.turns < 1:
+            raise ConfigError(f"turns must be a whole number and at least 1, not {self.turns!r}")
 
     @property
     def lazy(self) -> bool:

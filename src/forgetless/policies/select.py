@@ -2,15 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Sized
 from dataclasses import dataclass
+from math import isfinite
 from typing import ClassVar
 
+from forgetless.errors import ConfigError
 from forgetless.policies.base import Context, Scorer, assemble, capacity, fits, floor, last_user, whole
 from forgetless.policies.knapsack import solve
 from forgetless.units import Unit
 
 __all__ = ["Select"]
+
+
+def _scored(scores: Sequence[float], many: int) -> Sequence[float]:
+    """Scores of a scorer that anyone may have written.
+
+    Raises:
+        ConfigError: they are not one finite number for each unit.
+    """
+    if not isinstance(scores, Sequence) or len(scores) != many:
+        given = f"{len(scores)} scores" if isinstance(scores, Sized) else f"a {type(scores).__name__}"
+        raise ConfigError(f"the scorer gave {given} for {many} units: it must give a list with one score for each")
+    try:
+        if all(map(isfinite, scores)):
+            return scores
+    except TypeError:
+        pass
+    raise ConfigError("the scorer gave a score that is no finite number")
 
 
 @dataclass(frozen=True)
@@ -33,7 +52,7 @@ class Select:
             return whole(units, budget)
         pinned = floor(units)
         left = capacity(units, pinned, budget)
-        scores = self.scorer(units, query or last_user(units))
+        scores = _scored(self.scorer(units, query or last_user(units)), len(units))
         first = next((u.index for u in units if u.kind != "system" and u.index in pinned), -1)
         rest = [unit for unit in units if unit.index not in pinned]
         # Behind a kept user unit anything may come; before it, only a user unit may open the context.
