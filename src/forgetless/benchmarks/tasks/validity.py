@@ -65,6 +65,9 @@ def validity(
         seed: of the first history; each later one has the next.
         peers: also run LangChain's and LiteLLM's trimming, on up to the first 1,000 chat histories.
         json: print the summary as JSON, not as a table.
+
+    Raises:
+        SystemExit: 1 when a policy of ours broke a promise.
     """
     names = [variant.name for variant in variants()]
     with open_run(out, VERSION, histories=histories, seed=seed, policies=names, peers=peers) as run:
@@ -84,6 +87,8 @@ def validity(
         }
         run.finish(summary)
     print(dumps(summary, indent=2) if json else _table({**totals, **rivals}))
+    if any(total.faulty for total in totals.values()):
+        raise SystemExit(1)
 
 
 def variants() -> list[Variant]:
