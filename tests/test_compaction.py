@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import forgetless
-from forgetless import BudgetError, ConfigError, RequestError, Unit, compact
+from forgetless import BudgetError, ConfigError, RequestError, Unit, compact, load_policy
 from forgetless.policies.select import Select
 
 LONG = [{"role": r, "content": f"{r} {n} " + "word " * 50} for n in range(20) for r in ("user", "assistant")]
@@ -75,6 +75,17 @@ def test_a_scorer_that_gives_no_scores_is_told_so(scores: Any, hint: str) -> Non
 def test_units_with_a_negative_score_are_not_kept_for_it() -> None:
     done = compact(LONG, budget=1000, policy=Select(lambda units, query=None: [-1.0] * len(units)))
     assert all(entry.pinned for entry in done.ledger if entry.form == "raw")
+
+
+def test_a_policy_made_before_counts_as_the_request_is_counted() -> None:
+    messages = [{"role": "user", "content": "Look."}]
+    for n in range(8):
+        call = {"id": f"c{n}", "type": "function", "function": {"name": "look", "arguments": "{}"}}
+        messages.append({"role": "assistant", "content": None, "tool_calls": [call]})  # type: ignore[dict-item]
+        messages.append({"role": "tool", "tool_call_id": f"c{n}", "content": "seen " * 100})
+    done = compact(messages, budget=2500, policy=load_policy("masking"), counter=len)
+    wire = sum(4 + len(m.get("content") or "") + 6 * ("tool_calls" in m) for m in done.messages)
+    assert done.tokens == wire <= 2500
 
 
 @pytest.mark.parametrize(

@@ -100,6 +100,9 @@ def test_usage_corrects_later_counts() -> None:
     assert session.observe(None).input_tokens is None
     assert session.observe(None, SimpleNamespace(prompt_tokens=7, total_tokens=9)).input_tokens == 7
     assert session.observe(None, 5).input_tokens is None
+    proxy = {"prompt_tokens": 104, "cache_read_input_tokens": 90, "input_tokens": 14}
+    assert session.observe(None, proxy).input_tokens == 104, "prompt_tokens is the sum already"
+    assert session.observe(None, {"prompt_tokens": -3, "input_tokens": True}).input_tokens is None
 
 
 def test_a_floor_above_the_budget_changes_nothing_in_the_session() -> None:
@@ -122,3 +125,78 @@ def test_an_eager_policy_chooses_at_every_call() -> None:
 def test_a_wrong_mark_is_refused() -> None:
     with pytest.raises(ConfigError, match="low water mark"):
         Session(budget=100, low=0)
+
+
+def test_an_edit_of_what_was_left_out_and_a_rewind_are_chosen_for_anew() -> None:
+    for policy in LAZY:
+        session = Session(budget=900, policy=policy, counter=quarter)
+        for end in range(2, 42, 2):
+            session.prepare(DIARY[:end])
+        assert session.evictions
+        edited = [*DIARY[:4], {"role": "assistant", "content": "Quite another answer"}, *DIARY[5:40]]
+        done = session.prepare(edited)
+        assert done.tokens <= 900
+        assert [m["role"] for m in done.messages][:2] == ["system", "user"]
+        assert session.prepare(DIARY[:6]).messages == DIARY[:6], "what fits again is sent whole"
+
+
+def test_a_large_floor_does_not_make_every_call_evict() -> None:
+    messages = [_system("rule " * 550), *_filler("large", 60)]  # about two thirds of the budget
+    session = Session(budget=1000 + quarter("rule " * 550), policy="fifo", counter=quarter)
+    calls = 0
+    for end in range(2, len(messages) + 1, 2):
+        session.prepare(messages[:end])
+        calls += 1
+    assert session.evictions <= calls // 3
+
+
+def test_masked_results_carry_the_cache_marks_of_today() -> None:
+    def result(n: int, mark: bool) -> dict[str, Any]:
+        block: dict[str, Any] = {"type": "tool_result", "tool_use_id": f"t{n}", "content": f"seen {n} " * 60}
+        return {"role": "user", "content": [{**block, "cache_control": {"type": "ephemeral"}} if mark else block]}
+
+    def history(steps: int) -> list[dict[str, Any]]:
+        out: list[dict[str, Any]] = [{"role": "user", "content": "Look."}]
+        for n in range(steps):
+            use = {"type": "tool_use", "id": f"t{n}", "name": "look", "input": {}}
+            out += [{"role": "assistant", "content": [use]}, result(n, mark=n == steps - 1)]
+        return out
+
+    session = Session(budget=800, policy="masking", counter=quarter)
+    for steps in range(1, 30):
+        done = session.prepare(history(steps))
+        assert json.dumps(done.messages).count("cache_control") == 1
+        assert "cache_control" in done.messages[-1]["content"][0]
+    assert session.evictions
+    assert any(e.reason == "masked" for e in done.ledger)
+
+
+def test_a_cut_newest_message_stays_as_it_was_cut() -> None:
+    session = Session(budget=400, policy="bm25", counter=quarter, truncate=True)
+    messages = [*DIARY[:2], {"role": "user", "content": " ".join(f"w{n}" for n in range(3000))}]
+    first = session.prepare(messages)
+    use = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+    messages += [
+        {"role": "assistant", "content": None, "tool_calls": [use]},
+        {"role": "tool", "tool_call_id": "c", "content": "short"},
+    ]
+    second = session.prepare(messages)
+    assert prefix(first.messages, second.messages)
+    assert session.evictions == 1
+    assert [e.reason for e in second.ledger if e.form == "compressed"] == ["truncated"]
+
+
+def test_another_model_in_the_same_session_is_counted_by_its_own_measure() -> None:
+    session = Session(budget=3000, policy="masking")
+    body = {"model": "gpt-4o", "messages": DIARY[:40]}
+    session.prepare(body)
+    other = session.prepare({**body, "model": "claude-sonnet-4-5"})
+    assert other.tokens <= 3000
+    assert sum(e.tokens_after for e in other.ledger) == other.tokens
+    assert {e.form for e in other.ledger} <= {"raw", "omitted"}
+
+
+def test_wrong_names_are_told_at_once() -> None:
+    for options in ({"policy": "nope"}, {"policy": "recent", "turn": 2}, {"dialect": "chatt"}):
+        with pytest.raises(ConfigError):
+            Session(budget=100, **options)  # type: ignore[arg-type]

@@ -16,6 +16,9 @@ from forgetless.tokens import MEDIA_TOKENS, MODELS, PER_MESSAGE, Counter, for_mo
 from strategies import any_dialect
 
 
+DATA_URL = "data:image/png;base64,"
+
+
 def b64(mime: str, data: str) -> dict[str, str]:
     return {"type": "base64", "media_type": mime, "data": data}
 
@@ -62,6 +65,21 @@ def test_a_document_given_as_text_costs_its_text() -> None:
     assert tokens("anthropic", {"role": "user", "content": [block]}, for_model()) > MEDIA_TOKENS["file"]
 
 
+@pytest.mark.parametrize(
+    ("dialect", "message"),
+    [
+        ("responses", {"type": "image_generation_call", "id": "ig", "status": "completed", "result": "QUJD" * 100_000}),
+        ("responses", {"type": "code_interpreter_call", "outputs": [{"url": DATA_URL + "QUJD" * 9_000}]}),
+        ("responses", {"type": "compaction", "encrypted_content": "gAAA" * 1_000}),
+        ("chat", {"role": "user", "content": [{"type": "video_url", "video_url": {"url": DATA_URL}}]}),
+        ("anthropic", {"role": "user", "content": [{"type": "document", "source": {"type": "content", "content": [
+            {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "QUJD" * 100_000}}]}}]}),
+    ],
+)  # fmt: skip
+def test_payloads_in_blocks_that_no_dialect_knows_are_no_text(dialect: str, message: dict[str, Any]) -> None:
+    assert tokens(dialect, message, for_model()) < 3_200
+
+
 def test_tool_schemas_are_in_the_total() -> None:
     tools = [{"type": "function", "function": {"name": "look", "parameters": {"type": "object", "properties": {}}}}]
     body = {"messages": [{"role": "user", "content": "hi"}], "tools": tools}
@@ -93,8 +111,8 @@ def test_families_scale_and_prefixes_of_providers_do_not_matter() -> None:
         ("anthropic/claude-opus-4.5", "claude"),
         ("gpt-4-1106-preview", "gpt-4-1106"),
         ("gpt-4-32k-0613", "gpt-4-32k"),
-        ("llama3.1:8b", "llama3"),
-        ("meta-llama/Llama-3.3-70B-Instruct", "llama-3"),
+        ("llama3.1:8b", "llama3.1"),
+        ("meta-llama/Llama-3.3-70B-Instruct", "llama-3.3"),
         ("Qwen/Qwen2.5-7B", "qwen"),
         ("O3-mini", "o3"),
     ],

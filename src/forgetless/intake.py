@@ -105,13 +105,19 @@ class Intake:
             shorter = truncate(self.units, floor(self.units), room, self.counter)
             return _marked(policy([shorter.get(u.index, u) for u in self.units], room), self.units, shorter)
         except BudgetError as error:
+            largest, tokens = self._largest()
             raise BudgetError(
-                error.floor + self.fixed,
-                budget,
-                largest=error.largest,
-                largest_tokens=error.largest_tokens,
-                fixed=self.fixed,
+                error.floor + self.fixed, budget, largest=largest, largest_tokens=tokens, fixed=self.fixed
             ) from None
+
+    def _largest(self) -> tuple[int, int]:
+        """Index and tokens of the longest message that must stay."""
+        stays = (self.units[index] for index in floor(self.units))
+        sizes = (
+            (self.counter.message(message), at[0]) for u in stays for at, message in zip(u.at, u.messages, strict=True)
+        )
+        tokens, index = max(sizes, default=(0, 0))
+        return index, tokens
 
     def finish(self, context: Context) -> Compaction:
         """Put a context back into the shape of the request."""
@@ -164,6 +170,8 @@ def take(
         counter = Counter(counter)
     room = _budget(budget, model, parsed.reply_tokens)
     end = parsed.start + len(parsed.messages)
+    if not isinstance(pins, Collection) or not all(isinstance(pin, int) for pin in pins):
+        raise ConfigError(f"pins must be indices of messages, not {pins!r}")
     if missing := [pin for pin in pins if not parsed.start <= pin < end]:
         raise ConfigError(f"there is no message {missing[0]!r} to pin: the last one is {end - 1}")
     units = split(parsed.messages, counter, start=parsed.start, pins={*pins, *parsed.pins})

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping
+from dataclasses import replace
 from importlib import import_module
 from types import MappingProxyType
 from typing import Any
@@ -58,9 +59,10 @@ def load_policy(policy: Any, *, counter: Any = None, **options: Any) -> Any:
     if not isinstance(policy, str):
         if options:
             raise ConfigError(f"{', '.join(map(repr, options))}: options go with a policy's name, not with a policy")
-        if not hasattr(policy, "lazy"):
+        if not hasattr(policy, "lazy") or isinstance(policy, type):
             raise ConfigError(f"{policy!r} is no policy: wrap a scorer in Select, from forgetless.policies.select")
-        return policy
+        # What a policy writes must be counted as the request is counted.
+        return replace(policy, counter=counter) if counter is not None and hasattr(policy, "counter") else policy
     target = POLICIES.get(policy) or _offered().get(policy)
     if target is None:
         raise ConfigError(_unknown("policy", policy, policy_names()))
@@ -80,8 +82,8 @@ def load_dialect(name: str) -> Any:
     Raises:
         ConfigError: unknown name.
     """
-    if name not in DIALECTS:
-        raise ConfigError(_unknown("dialect", name, sorted(DIALECTS)))
+    if not isinstance(name, str) or name not in DIALECTS:
+        raise ConfigError(_unknown("dialect", str(name), sorted(DIALECTS)))
     return _resolve(DIALECTS[name])()
 
 

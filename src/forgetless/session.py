@@ -13,17 +13,18 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from forgetless.dialects.base import Body, input_tokens
-from forgetless.errors import BudgetError, ConfigError
+from forgetless.errors import ConfigError
 from forgetless.intake import Compaction, Intake, take
-from forgetless.policies.base import Context, Policy, assemble, floor
-from forgetless.registry import DEFAULT, load_policy
+from forgetless.messages import Media, Message, Opaque, Part
+from forgetless.policies.base import Context, Form, Policy, assemble, floor
+from forgetless.registry import DEFAULT, load_dialect, load_policy
 from forgetless.tokens import Counter
 from forgetless.units import Unit
 
 __all__ = ["Reply", "Session"]
 
 LOW = 0.6
-"""The low water mark as a share of the budget."""
+"""The low water mark, as a share of the room that what must stay leaves."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +41,10 @@ class Reply:
 
 
 class _Decision(NamedTuple):
-    """What became of a unit at the last eviction: the unit in its place, or None when it is out."""
+    """What became of a unit at the last eviction."""
 
-    unit: Unit | None
+    form: Form
+    unit: Unit | None  # what stands in its place, where it was compressed
     reason: str
     score: float | None
 
@@ -52,7 +54,7 @@ class Session:
 
     Args:
         budget: the high water mark, most tokens of a whole request; by default as in `compact`.
-        low: the low water mark as a share of the budget, above 0 and at most 1.
+        low: the low water mark, as a share of the room that what must stay leaves; above 0 and at most 1.
         policy: a name, or a policy made before.
         dialect: the wire format of the requests.
         counter: as in `compact`.
@@ -78,6 +80,9 @@ class Session:
     ) -> None:
         if not 0 < low <= 1:
             raise ConfigError(f"the low water mark must be above 0 and at most 1, not {low!r}")
+        load_policy(policy, **options)  # wrong names and options are told here, not at the first request
+        if dialect != "auto":
+            load_dialect(dialect)
         self._take: dict[str, Any] = {
             "budget": budget,
             "dialect": dialect,
@@ -111,8 +116,7 @@ class Session:
         context = self._held(intake) if policy.lazy else None
         if context is None or context.tokens + intake.fixed > room:
             context = self._evict(intake, policy, room)
-        sent = [(unit.key, entry.tokens_after) for unit, entry in zip(intake.units, context.ledger, strict=False)]
-        sent = [pair for pair in sent if pair[1]]
+        sent = [(u.key, e.tokens_after) for u, e in zip(intake.units, context.ledger, strict=True) if e.tokens_after]
         reused = _common(self._sent, sent)
         self._sent = sent
         done = intake.finish(replace(context, reused_tokens=reused + intake.fixed if reused else 0))
@@ -138,50 +142,72 @@ class Session:
             self._policy = load_policy(policy, counter=counter, **options)
         return self._policy
 
-    def _held(self, intake: Intake) -> Context:
-        """The context under the decisions of the last eviction, with all that is new appended."""
+    def _held(self, intake: Intake) -> Context | None:
+        """The context under the decisions of the last eviction, with all that is new appended.
+
+        None when they hold no longer: what they left out must stay now, or stands there no more because the history
+        was edited or wound back.
+        """
         units, pinned = intake.units, floor(intake.units)
-        kept: dict[int, str] = dict(pinned)
+        gone = {key for key, decision in self._frozen.items() if decision.form != "raw"}
+        if not gone <= {unit.key for unit in units}:
+            self._frozen = {}
+        kept: dict[int, str] = {}
         changed: dict[int, Unit] = {}
         scores: dict[int, float] = {}
         for unit in units:
-            decision = self._frozen.get(unit.key)
-            if unit.index in pinned:
-                continue
-            if decision is None:
-                kept[unit.index] = "fits"
-                continue
-            if decision.score is not None:
-                scores[unit.index] = decision.score
-            if decision.unit is not None:
-                kept[unit.index] = decision.reason
-                if decision.unit.tokens != unit.tokens:
-                    changed[unit.index] = decision.unit
+            form, placed, reason, score = self._frozen.get(unit.key, _NEW)
+            if score is not None:
+                scores[unit.index] = score
+            if form == "raw" or (unit.index in pinned and reason != "truncated"):
+                if form != "raw":
+                    return None
+                kept[unit.index] = pinned.get(unit.index, "fits" if unit.key not in self._frozen else reason)
+            elif placed is not None:
+                kept[unit.index] = reason
+                changed[unit.index] = _again(unit, placed, intake.counter)
         return assemble(units, kept, intake.budget, pinned=pinned, scores=scores, changed=changed)
 
     def _evict(self, intake: Intake, policy: Policy, room: int) -> Context:
-        """Choose anew, for the low mark where what must stay leaves that much room, else for the high one."""
-        low = int(room * self._low) if policy.lazy else room
-        try:
+        """Choose anew, for the low mark: that share of the room that what must stay leaves."""
+        stays = intake.fixed + sum(intake.units[index].tokens for index in floor(intake.units))
+        low = stays + int((room - stays) * self._low) if policy.lazy and stays <= room else room
+        if self._truncate and stays > room:
+            context = intake.run(policy, int(room * self._low), shorten=True)
+        else:
             context = intake.run(policy, low)
-        except BudgetError:
-            try:
-                context = intake.run(policy, room)
-            except BudgetError:
-                if not self._truncate:
-                    raise
-                context = intake.run(policy, low, shorten=True)
         self.evictions += 1
         self._frozen = _decisions(intake.units, context)
         return replace(context, budget=intake.budget)
 
 
+_NEW = _Decision("raw", None, "fits", None)
+
+
 def _decisions(units: list[Unit], context: Context) -> dict[bytes, _Decision]:
     placed = {unit.index: unit for unit in context.units}
     return {
-        unit.key: _Decision(placed.get(unit.index), entry.reason, entry.score)
-        for unit, entry in zip(units, context.ledger, strict=False)
+        unit.key: _Decision(
+            entry.form, placed[unit.index] if entry.form == "compressed" else None, entry.reason, entry.score
+        )
+        for unit, entry in zip(units, context.ledger, strict=True)
     }
+
+
+def _again(unit: Unit, placed: Unit, counter: Counter) -> Unit:
+    """What once took the place of `unit`, over the unit's wire of today: clients move cache marks about."""
+    messages = tuple(_over(now, then) for now, then in zip(unit.messages, placed.messages, strict=True))
+    return replace(unit, messages=messages, tokens=sum(map(counter.message, messages)))
+
+
+def _over(now: Message, then: Message) -> Message:
+    """`then` with the wire of `now`, which reads the same but for what was shortened or removed."""
+    today = iter(now.parts)
+    parts: list[Part] = []
+    for part in then.parts:
+        match = next(p for p in today if type(p) is type(part))
+        parts.append(match if isinstance(part, Media | Opaque) else replace(part, wire=match.wire))  # type: ignore[union-attr, arg-type]
+    return replace(now, parts=tuple(parts))
 
 
 def _common(before: list[tuple[bytes, int]], now: list[tuple[bytes, int]]) -> int:

@@ -41,6 +41,12 @@ SEALED_CHARS_PER_TOKEN = 6
 """Characters of encrypted reasoning (base64) for one token of the reasoning that it holds."""
 
 
+PAYLOAD_CHARS = 2_000
+"""A string in an unknown block that is longer than this and begins like base64 is a payload and no text."""
+
+_PAYLOAD = re.compile(r"(data:[\w.+-]+/[\w.+-]+;base64,)?[A-Za-z0-9+/_-]{512}")
+
+
 @dataclass(frozen=True, slots=True)
 class Counter:
     """Counts tokens of texts, parts and messages.
@@ -77,8 +83,27 @@ class Counter:
                 return self.json(block)
 
     def json(self, value: object) -> int:
-        """Tokens of a JSON value as compact text: tool schemas, response formats, opaque blocks."""
-        return self.text(_json(value))
+        """Tokens of a JSON value as compact text: tool schemas, response formats, opaque blocks.
+
+        Payloads in it cost what an image costs, encrypted content what encrypted reasoning costs.
+        """
+        payloads: list[int] = []
+        bare = self._without_payloads(value, payloads)
+        return self.text(_json(bare)) + sum(payloads)
+
+    def _without_payloads(self, value: object, payloads: list[int]) -> object:
+        if isinstance(value, str) and len(value) > PAYLOAD_CHARS and _PAYLOAD.match(value):
+            payloads.append(self.media["image"])
+            return ""
+        if isinstance(value, Mapping):
+            sealed = value.get("encrypted_content")
+            if isinstance(sealed, str):
+                payloads.append(len(sealed) // SEALED_CHARS_PER_TOKEN)
+                value = {**value, "encrypted_content": ""}
+            return {key: self._without_payloads(inner, payloads) for key, inner in value.items()}
+        if isinstance(value, list | tuple):
+            return [self._without_payloads(inner, payloads) for inner in value]
+        return value
 
 
 def _json(value: object) -> str:
@@ -114,12 +139,16 @@ MODELS: Mapping[str, ModelFacts] = MappingProxyType(
         "gpt-5": ModelFacts(272_000, 1.0),
         "gpt-oss": ModelFacts(128_000, 1.0),
         "o1": ModelFacts(200_000, 1.0),
+        "o1-mini": ModelFacts(128_000, 1.0),
         "o3": ModelFacts(200_000, 1.0),
         "o4-mini": ModelFacts(200_000, 1.0),
         "claude": ModelFacts(200_000, 1.3),
         "gemini": ModelFacts(1_048_576, 1.15),
-        "llama-3": ModelFacts(128_000, 1.02),
-        "llama3": ModelFacts(128_000, 1.02),
+        "llama-3": ModelFacts(8_192, 1.02),
+        "llama3": ModelFacts(8_192, 1.02),
+        **dict.fromkeys(
+            ("llama-3.1", "llama-3.2", "llama-3.3", "llama3.1", "llama3.2", "llama3.3"), ModelFacts(128_000, 1.02)
+        ),
         "qwen": ModelFacts(32_768, 1.07),
         "mistral": ModelFacts(32_768, 1.3),
         "deepseek": ModelFacts(64_000, 1.09),

@@ -8,14 +8,15 @@ by parts, so that the words outlive the results. `split` and `join` undo one ano
 from __future__ import annotations
 
 import json
+from collections import Counter as Bag
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from itertools import chain
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from forgetless.errors import RequestError
-from forgetless.messages import Call, Media, Message, Opaque, Part, Result, Text, Thinking
+from forgetless.messages import Call, Media, Message, Opaque, Part, Result, Text, Thinking, Wire
 from forgetless.tokens import Counter
 
 __all__ = ["Kind", "Span", "Unit", "check", "join", "split", "text_of"]
@@ -78,6 +79,7 @@ class _Splitter:
         self.pending: set[tuple[int, str]] = set()  # step and call id, while the call has no result
         self.pinned: set[int] = set()
         self.steps: dict[str, int] = {}  # call id -> the newest step that made a call with it
+        self.server: dict[Any, int] = {}  # id of a call to a provider's own tool -> its unit
         self.run: int | None = None  # the assistant unit that the previous message belongs to
         self.said: Message | None = None  # the newest message of an assistant
 
@@ -113,14 +115,31 @@ class _Splitter:
         if self.said is not None and not _continues(self.said, message):
             run = None
         self.said = message
+        served = self._served(message)
+        run = run if served is None else served
         unit = self.run = self.put(run, "assistant", (index, 0, len(message.parts)), message)
         for part in message.parts:
             if type(part) is Call:
                 self.kinds[unit] = "step"
                 self.pending.add((unit, part.id))
                 self.steps[part.id] = unit
-            elif type(part) is Opaque and part.block.get("type") in KEEP_OPAQUE:
-                self.pinned.add(unit)
+            elif type(part) is Opaque:
+                self._opaque(unit, part.block)
+
+    def _served(self, message: Message) -> int | None:
+        """The unit whose call a provider's own tool answers in this message, when it paused in between."""
+        answers = (part.block.get("tool_use_id") for part in message.parts if type(part) is Opaque)
+        return next((self.server[ident] for ident in answers if ident in self.server), None)
+
+    def _opaque(self, unit: int, block: Wire) -> None:
+        kind = str(block.get("type"))
+        if kind in KEEP_OPAQUE:
+            self.pinned.add(unit)
+        elif kind.endswith("_tool_use"):
+            self.server[block.get("id")] = unit
+            self.pending.add((unit, str(block.get("id"))))
+        elif "tool_use_id" in block:
+            self.pending.discard((unit, str(block["tool_use_id"])))
 
     def _results(self, index: int, message: Message) -> None:
         words: int | None = None
@@ -220,19 +239,19 @@ def check(units: Sequence[Unit]) -> None:
     for unit in units:
         if unit.kind != "step":
             continue
-        open_calls: list[str] = []
+        waiting: Bag[str] = Bag()
         for (index, _, _), message in zip(unit.at, unit.messages, strict=True):
             for part in message.parts:
                 if type(part) is Call:
-                    open_calls.append(part.id)
+                    waiting[part.id] += 1
                 elif type(part) is Result:
-                    if part.id not in open_calls:
+                    if not waiting[part.id]:
                         raise RequestError(
                             f"the tool result {part.id!r} answers no open call before it: remove it, or send the "
                             "assistant message that made the call",
                             message=index,
                         )
-                    open_calls.remove(part.id)
+                    waiting[part.id] -= 1
 
 
 def text_of(part: Part) -> str:

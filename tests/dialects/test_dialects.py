@@ -396,3 +396,58 @@ def test_an_output_whose_call_the_provider_holds_stays() -> None:
     done = compact(body, budget=100)
     assert answer in done.messages
     assert done.tokens <= 100
+
+
+@pytest.mark.parametrize(
+    "field",
+    [
+        {"reasoning_content": ""},
+        {"reasoning_content": None},
+        {"reasoning": "hm", "reasoning_details": [{"type": "reasoning.text", "text": "hm"}]},
+        {"thinking_blocks": [{"type": "thinking", "thinking": "hm " * 50, "signature": "s"}]},
+    ],
+)
+def test_reasoning_under_any_name_comes_back_and_counts(field: dict[str, Any]) -> None:
+    messages = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "hi", **field}]
+    done = compact(messages, budget=1000)
+    assert json.dumps(done.request) == json.dumps(messages)
+    bare = compact([messages[0], {"role": "assistant", "content": "hi"}], budget=1000)
+    assert (done.tokens > bare.tokens) == any(field.values())
+
+
+def test_a_server_tool_and_its_late_result_are_one_unit() -> None:
+    use = {"type": "server_tool_use", "id": "srv1", "name": "web_search", "input": {"query": "q"}}
+    result = {"type": "web_search_tool_result", "tool_use_id": "srv1", "content": []}
+    paused = [{"role": "assistant", "content": [{"type": "text", "text": "Searching " * 60}, use]}]
+    resumed = [{"role": "assistant", "content": [result, {"type": "text", "text": "Found."}]}]
+    start, end = {"role": "user", "content": "find it"}, {"role": "user", "content": "thanks"}
+    for policy in ("bm25", "fifo", "recent", "masking"):
+        done = compact([start, *paused, *resumed, end], dialect="anthropic", policy=policy, budget=90)
+        assert done.messages in ([start, end], [end])
+        waiting = compact([start, *paused], dialect="anthropic", policy=policy, budget=1000)
+        assert waiting.ledger[-1].messages == (1,)
+
+
+def test_the_task_stays_when_a_client_puts_reminders_beside_results() -> None:
+    messages: list[Any] = [{"role": "user", "content": "old " + FILLER}, {"role": "assistant", "content": "ok"}]
+    messages.append({"role": "user", "content": "TASK: mend the build"})
+    for n in range(12):
+        use = {"type": "tool_use", "id": f"t{n}", "name": "run", "input": {}}
+        beside = {"type": "text", "text": f"<system-reminder>note {n}</system-reminder>"}
+        answer = {"type": "tool_result", "tool_use_id": f"t{n}", "content": f"line {n} " * 20}
+        messages += [{"role": "assistant", "content": [use]}, {"role": "user", "content": [answer, beside]}]
+    for policy in ("bm25", "fifo", "recent", "masking"):
+        done = compact(messages, policy=policy, budget=300)
+        assert {"role": "user", "content": "TASK: mend the build"} in done.messages
+        assert done.messages[-1] == messages[-1]
+
+
+def test_the_output_shares_no_block_with_the_input() -> None:
+    for name, body in BODIES.items():
+        done = compact(body, budget=100_000, dialect=name)
+        before = json.dumps(body)
+        for message in done.request[KEY[name]]:
+            message["mark"] = 1
+            for block in message["content"] if isinstance(message.get("content"), list) else ():
+                block["cache_control"] = {"type": "ephemeral"}
+        assert json.dumps(body) == before

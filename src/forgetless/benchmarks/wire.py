@@ -67,6 +67,8 @@ class Wire:
         stay |= {i for i, message in enumerate(self.messages) if message.get("type") in _KEPT}
         last = self.last_user()
         stay |= {last} if last is not None else set()
+        alone = [i for i, role in enumerate(self.roles) if role == "user" and not self.results[i]]
+        stay |= set(alone[-1:])
         groups = self.groups()
         stay |= groups[-1] if groups else set()
         stay |= self._tied()

@@ -107,7 +107,7 @@ def _part(block: Wire, index: int) -> Part:
 
 def _wire(message: Message) -> dict[str, Any]:
     wire = dict(message.wire) if message.wire is not None else {"role": message.role}
-    if message.parts or "content" not in wire:
+    if message.parts or message.wire is None:
         wire["content"] = _blocks(message.parts)
     return wire
 
@@ -125,10 +125,10 @@ def _block(part_: Part) -> Wire:
         case Text():
             return text_block(part_)
         case Media(block=block) | Opaque(block=block) | Thinking(wire=block):
-            return block
+            return dict(block)
         case Call(wire=block):
             made = {"type": "tool_use", "id": part_.id, "name": part_.name, "input": part_.arguments}
-            return made if block is None else block
+            return made if block is None else dict(block)
         case Result(content=content, wire=block):
             result = dict(block) if block is not None else {"type": "tool_result", "tool_use_id": part_.id}
             return {**result, "content": _blocks(content)} if content else result

@@ -122,13 +122,16 @@ def ident(wire: Wire, key: str) -> str:
 def input_tokens(usage: object) -> int | None:
     """All tokens that a provider read for a request, from its usage (a dict, or an SDK's object), or None.
 
-    Anthropic reports what came from its cache and what went into it beside `input_tokens`; OpenAI's figure is the sum.
+    `prompt_tokens` (Chat Completions, and what speaks like it) and the `input_tokens` of Responses are the sum;
+    Anthropic reports what came from its cache and what went into it beside its `input_tokens`.
     """
-    cached = ("cache_read_input_tokens", "cache_creation_input_tokens")
-    names = ("prompt_tokens", "input_tokens", *cached)
-    found = [usage.get(name) if isinstance(usage, Mapping) else getattr(usage, name, None) for name in names]
-    counts = [count for count in found if isinstance(count, int)]
-    return sum(counts) if counts else None
+
+    def count(name: str) -> int:
+        found = usage.get(name) if isinstance(usage, Mapping) else getattr(usage, name, None)
+        return found if isinstance(found, int) and not isinstance(found, bool) and found > 0 else 0
+
+    beside = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
+    return count("prompt_tokens") or sum(map(count, beside)) or None
 
 
 _ANTHROPIC = frozenset(

@@ -16,6 +16,8 @@ _MEDIA = {
     "image_url": "image",
     "input_image": "image",
     "input_audio": "audio",
+    "audio_url": "audio",
+    "video_url": "file",
     "document": "file",
     "file": "file",
     "input_file": "file",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
@@ -14,6 +15,7 @@ __all__ = ["Chat"]
 
 _SPEAKERS = frozenset({"system", "developer", "user", "assistant"})
 _COUNTED = ("tools", "functions", "response_format")
+_THOUGHTS = ("reasoning_content", "reasoning", "reasoning_details", "thinking_blocks")  # servers differ
 _FOREIGN = frozenset({"tool_use", "tool_result"})  # taken for opaque, they would lose their pairs
 _LEGACY = "function_call:"  # the id space of calls from before there were ids; they match by name
 
@@ -71,8 +73,8 @@ def _content(content: object, index: int) -> tuple[Part, ...]:
 def _assistant(wire: Wire, content: tuple[Part, ...], index: int) -> tuple[Part, ...]:
     """Reasoning, content, refusal and audio, calls: the order in which a model wrote them."""
     parts: list[Part] = []
-    if isinstance(reasoning := wire.get("reasoning_content"), str) and reasoning:
-        parts.append(Thinking(reasoning, wire))
+    if thoughts := [_readable(wire[key]) for key in _THOUGHTS if wire.get(key)]:
+        parts.append(Thinking(max(thoughts, key=len), wire))  # servers send the same thought under several names
     parts.extend(content)
     if isinstance(refusal := wire.get("refusal"), str) and refusal:
         parts.append(Opaque({"refusal": refusal}))
@@ -85,6 +87,10 @@ def _assistant(wire: Wire, content: tuple[Part, ...], index: int) -> tuple[Part,
     if isinstance(legacy := wire.get("function_call"), Mapping):
         parts.append(Call(_LEGACY + ident(legacy, "name"), ident(legacy, "name"), ident(legacy, "arguments")))
     return tuple(parts)
+
+
+def _readable(thought: object) -> str:
+    return thought if isinstance(thought, str) else json.dumps(thought, ensure_ascii=False, default=str)
 
 
 def _call(wire: Wire) -> Call:
@@ -112,8 +118,8 @@ def _wire(message: Message) -> dict[str, Any]:
         calls = [call for call in message.calls if not call.id.startswith(_LEGACY)]
         if calls:
             wire["tool_calls"] = [_call_wire(call) for call in calls]
-        if "reasoning_content" in wire and not any(isinstance(p, Thinking) for p in parts):
-            del wire["reasoning_content"]
+        if not any(isinstance(p, Thinking) for p in parts):
+            wire = {key: value for key, value in wire.items() if not (key in _THOUGHTS and value)}
     return wire
 
 
@@ -136,13 +142,11 @@ def _put_content(wire: dict[str, Any], parts: Sequence[Part]) -> None:
         case [Text(text=text, wire=None)]:
             wire["content"] = text
         case _:
-            wire["content"] = [text_block(p) if isinstance(p, Text) else p.block for p in parts]  # type: ignore[union-attr]
+            wire["content"] = [text_block(p) if isinstance(p, Text) else dict(p.block) for p in parts]  # type: ignore[union-attr]
 
 
 def _call_wire(call: Call) -> dict[str, Any]:
     if call.wire is not None:
         return dict(call.wire)
-    import json
-
     arguments = call.arguments if isinstance(call.arguments, str) else json.dumps(call.arguments, ensure_ascii=False)
     return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": arguments}}

@@ -48,6 +48,8 @@ class Responses:
         held = bool(body.get("previous_response_id") or body.get("conversation"))
         pins = frozenset(_answers(messages) if held else ())
         instructions = body.get("instructions")
+        if instructions and not isinstance(instructions, str):
+            fixed += (instructions,)
         if not isinstance(instructions, str) or not instructions:
             return Request(messages, 0, fixed, body, pins, held)
         return Request((Message("system", (Text(instructions),)), *messages), -1, fixed, body, pins, held)
@@ -107,6 +109,8 @@ def _message(wire: Wire, index: int) -> Message:
         raise RequestError(f"role {role!r} is not one of dialect 'responses'", message=index)
     if isinstance(content, str):
         return Message(cast(Role, role), (Text(content),), wire)
+    if content is None:
+        return Message(cast(Role, role), (), wire)
     return Message(cast(Role, role), tuple(part(block) for block in block_list(content, "content", index)), wire)
 
 
@@ -115,7 +119,7 @@ def _result(wire: Wire) -> Result:
     if isinstance(output, str):
         return Result(_call_id(wire), (Text(output),), wire)
     if isinstance(output, Mapping):
-        inner = Media("image", output) if output.get("type") == "computer_screenshot" else Opaque(output)
+        inner = Media("image", output) if "image_url" in output else Opaque(output)
         return Result(_call_id(wire), (inner,), wire, fixed=True)
     blocks = output if isinstance(output, Sequence) else ()
     if all(isinstance(block, Mapping) and isinstance(block.get("type"), str) for block in blocks):
@@ -140,9 +144,11 @@ def _wire(message: Message) -> Wire:
         return {"role": message.role, "content": _blocks(message.parts, message.role)}
     match message.parts:
         case [Call() | Thinking() | Opaque()] if wire.get("type", "message") != "message":
-            return wire
+            return dict(wire)
         case [Result(content=content, fixed=fixed)]:
-            return wire if fixed or not content else {**wire, "output": _blocks(content, "user")}
+            return dict(wire) if fixed or not content else {**wire, "output": _blocks(content, "user")}
+        case []:
+            return dict(wire)
         case _:
             return {**wire, "content": _blocks(message.parts, message.role)}
 
@@ -153,4 +159,4 @@ def _blocks(parts: Sequence[Part], role: str) -> Any:
             return text
         case _:
             kind = "output_text" if role == "assistant" else "input_text"
-            return [text_block(p, kind) if isinstance(p, Text) else p.block for p in parts]  # type: ignore[union-attr]
+            return [text_block(p, kind) if isinstance(p, Text) else dict(p.block) for p in parts]  # type: ignore[union-attr]

@@ -123,8 +123,17 @@ class Rewriter(Protocol):
 
 
 def last_user(units: Sequence[Unit]) -> Unit | None:
-    """The newest user unit, which is the query unless the caller names another."""
-    return next((unit for unit in reversed(units) if unit.kind == "user"), None)
+    """The newest user message, which is the query unless the caller names another.
+
+    Words beside tool results come after that: agents' clients put reminders of their own there.
+    """
+    users = [unit for unit in units if unit.kind == "user"]
+    return next((unit for unit in reversed(users) if not _beside(unit)), users[-1] if users else None)
+
+
+def _beside(unit: Unit) -> bool:
+    """Whether a user unit is the words of a message whose results belong to a step."""
+    return unit.at[0][1] > 0
 
 
 def opener(units: Sequence[Unit], kept: Mapping[int, str]) -> Unit | None:
@@ -142,8 +151,8 @@ def opener(units: Sequence[Unit], kept: Mapping[int, str]) -> Unit | None:
 def floor(units: Sequence[Unit]) -> dict[int, str]:
     """What must stay, as unit index -> reason.
 
-    System and developer messages, what the caller pinned, the last user message, the open step with its pending
-    calls, and the user message that opens the turn of the first of these.
+    System and developer messages, what the caller pinned, the last user message and the user's newest words beside
+    results, the open step with its pending calls, and the user message that opens the turn of the first of these.
     """
     kept: dict[int, str] = {}
     for unit in units:
@@ -153,9 +162,10 @@ def floor(units: Sequence[Unit]) -> dict[int, str]:
             kept[unit.index] = "pinned"
         elif unit.open:
             kept[unit.index] = "open"
-    user = last_user(units)
-    if user is not None:
-        kept.setdefault(user.index, "last_user")
+    newest = next((unit for unit in reversed(units) if unit.kind == "user"), None)
+    for user in (last_user(units), newest):
+        if user is not None:
+            kept.setdefault(user.index, "last_user")
     first = opener(units, kept)
     if first is not None:
         kept[first.index] = "opener"
@@ -168,11 +178,9 @@ def capacity(units: Sequence[Unit], kept: Mapping[int, str], budget: int) -> int
     Raises:
         BudgetError: nothing is left, not even for what must stay.
     """
-    stays = [units[index] for index in kept]
-    used = sum(unit.tokens for unit in stays)
+    used = sum(units[index].tokens for index in kept)
     if used > budget:
-        largest = max(stays, key=lambda unit: unit.tokens)
-        raise BudgetError(used, budget, largest=largest.at[0][0], largest_tokens=largest.tokens)
+        raise BudgetError(used, budget)
     return budget - used
 
 

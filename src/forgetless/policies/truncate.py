@@ -15,6 +15,9 @@ from forgetless.units import Unit
 
 __all__ = ["cut", "truncate"]
 
+REACH = 64
+"""Code points to look for a good place to cut; no character of any script is longer."""
+
 MIN_TOKENS = 48
 """A text is never cut below this: less than this says nothing beside its marker."""
 
@@ -106,11 +109,12 @@ def cut(text: str, limit: int, counter: Counter) -> str:
 
 def _boundary(text: str, at: int, step: int) -> int:
     """The nearest good place to cut from `at` on: a blank within reach, else a border of characters."""
-    for near in range(at, max(0, min(len(text), at + step * 64)), step):
+    for near in range(at, max(0, min(len(text), at + step * REACH)), step):
         if text[near].isspace():
             return near
-    while 0 < at < len(text) and _joined(text[at - 1], text[at]):
-        at += step
+    for near in range(at, max(0, min(len(text), at + step * REACH)), step):
+        if near == 0 or not _joined(text[near - 1], text[near]):
+            return near
     return max(0, min(len(text), at))
 
 
