@@ -15,7 +15,6 @@ from forgetless.registry import load_dialect
 from forgetless.tokens import MEDIA_TOKENS, MODELS, PER_MESSAGE, Counter, for_model, from_file, model_facts
 from strategies import any_dialect
 
-
 DATA_URL = "data:image/png;base64,"
 
 

@@ -14,31 +14,36 @@ from forgetless.han import COMMON
 
 _CHUNK = 1 << 15  # characters a pass: the masks are this long
 
+_CAPITALS = 3  # their place among the features
+_CAPITAL = 0.5  # the least for a capital: shouting, codes and sequences merge far less than names and constants
+
 _WEIGHTS = (
     # Of every text. A gap is a space, tab or capital; a mark a printed sign or capital: both begin pieces.
-    0.381,  # characters
-    1.196,  # lower-case letters
-    0.862,  # gaps
-    0.707,  # capitals
-    -1.482,  # lower after lower: words get cheaper by the letter as they get longer
-    -0.98,  # gap after gap: indents and tables
-    -0.629,  # gap after lower: the ends of words
-    -1.402,  # mark after lower
-    -1.445,  # lower after gap: the starts of words, which take the space along
-    -0.535,  # mark after gap
-    0.833,  # mark after consonant or digit: numbers, hashes, abbreviations
-    -0.211,  # four gaps or four marks in a row: deep indents, rules
+    0.385,  # characters
+    1.184,  # lower-case letters
+    0.827,  # gaps
+    0.718,  # capitals
+    -1.472,  # lower after lower: words get cheaper by the letter as they get longer
+    -0.937,  # gap after gap: indents and tables
+    -0.615,  # gap after lower: the ends of words
+    -1.386,  # mark after lower
+    -1.429,  # lower after gap: the starts of words, which take the space along
+    -0.545,  # mark after gap
+    0.816,  # mark after consonant or digit: numbers, hashes, abbreviations
+    -0.224,  # four gaps or four marks in a row: deep indents, rules
     # Of text beyond ASCII only, by script; a character beyond Latin-1 is a mark above.
-    1.957,  # accented Latin-1 letters
-    -0.241,  # Greek, Cyrillic, Armenian, Hebrew
-    -0.09,  # Arabic, Indic, Thai
-    0.284,  # kana and Hangul
-    1.12,  # Han
-    1.791,  # emoji and other pairs of surrogates
-    -0.196,  # letter after letter, of the alphabets above
-    0.631,  # four such letters in a row
-    -0.654,  # Han after Han: compounds are cheaper than lone characters
-    2.724,  # Han characters that are no token of their own
+    1.936,  # accented Latin-1 letters
+    0.077,  # Greek, Cyrillic
+    0.227,  # Arabic, Indic, Thai
+    0.579,  # kana and Hangul
+    1.145,  # Han
+    1.752,  # emoji and other pairs of surrogates
+    -0.664,  # letter after letter, of the alphabets above
+    0.781,  # four such letters in a row
+    -0.684,  # Han after Han: compounds are cheaper than lone characters
+    2.708,  # Han characters that are no token of their own
+    0.544,  # Armenian, Hebrew, Tibetan, Georgian, Ethiopic, Khmer and their like
+    0.497,  # arrows, formulas, boxes, blocks, braille
 )
 
 
@@ -58,7 +63,19 @@ def _character(byte: int) -> str:
 
 def _script(row: int) -> str:
     """The hex digit of the 256 code points that share a high byte in UTF-16; alphabets have the bit 8."""
-    firsts = {0: "0", 0x03: "8", 0x06: "9", 0x20: "0", 0x30: "a", 0x34: "4", 0xA4: "a", 0xD8: "2", 0xDC: "0"}
+    firsts = {
+        0x00: "0",
+        0x03: "8",
+        0x05: "b",
+        0x06: "9",
+        0x0F: "b",
+        0x1E: "9",
+        0x20: "0",
+        0x21: "1",
+        0x30: "a",
+        0x34: "4",
+    }
+    firsts |= {0x34: "4", 0xA4: "a", 0xD8: "2", 0xDC: "0"}
     return firsts[max(first for first in firsts if first <= row)]
 
 
@@ -114,6 +131,8 @@ def features(text: str) -> tuple[int, ...]:
         (joined & joined >> 8).bit_count(),
         (pair & _HARD).bit_count(),
         max(0, han - sum(map(COMMON.__contains__, text))) if han else 0,
+        scripts.count(b"b"),
+        scripts.count(b"1"),
     )
 
 
@@ -124,5 +143,6 @@ def estimate(text: str) -> float:
     """
     if len(text) > _CHUNK:
         return sum(estimate(text[at : at + _CHUNK]) for at in range(0, len(text), _CHUNK))
-    tokens: float = sum(map(mul, _WEIGHTS, features(text)))
-    return tokens if tokens > 0 else 0.0
+    counts = features(text)
+    tokens: float = sum(map(mul, _WEIGHTS, counts))
+    return max(tokens, _CAPITAL * counts[_CAPITALS], 0.0)

@@ -1,5 +1,7 @@
 """Chooses the units with the highest total score that fit a budget: the 0/1 knapsack, solved exactly.
 
+But for costs made to be hard: where more than `packing.MOST` partial selections compete, it is the best one found.
+
 A selection may have to begin with a unit that can open a conversation (a user's). The knapsack is solved
 without that rule first. If its answer breaks the rule, the first unit with the highest upper bound is tried,
 and then all others whose bound is higher than what that gave: together, with the units behind the foremost of

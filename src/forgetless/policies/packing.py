@@ -23,6 +23,7 @@ TOLERANCE = 1e-11  # sums of 10,000 floats are wrong in the 12th digit: a bound 
 SWAPS = 60
 TANGENTS = 24
 PRUNE = 4  # steps between two prunings of all states
+MOST = 1 << 17  # states followed at once; with more than that the best packing found may not be the best there is
 TRAIL_BITS = np.uint64(40)  # of 64; the rest names the ancestor
 
 
@@ -310,7 +311,7 @@ class States:
                 first = start if side > 0 else start - 1
                 if self.search.base + self.relaxed.bound - lean[first] > self.search.cut:
                     self.step(min(start, stop), max(start, stop), side)
-                if turn % PRUNE == 0:
+                if turn % PRUNE == 0 or len(self.weight) > MOST:
                     self.prune()
             if not len(self.weight):
                 break
@@ -360,7 +361,10 @@ class States:
         gap = (self.search.room - weight).astype(np.float64)
         more = np.interp(self.spent[self.high] + gap[:fits], self.spent, self.curve) - self.curve[self.high]
         less = np.interp(self.spent[self.low] + gap[fits:], self.spent, self.curve, left=-np.inf)
-        result: Mask = total + credit + np.concatenate((more, less - self.curve[self.low])) > cut
+        ceiling = total + credit + np.concatenate((more, less - self.curve[self.low]))
+        result: Mask = ceiling > cut
+        if len(weight) > MOST:  # the most promising, and no more
+            result &= ceiling >= np.partition(ceiling, -MOST)[-MOST]
         if self.relaxed.price.item:  # given back for so many items: beyond that number this bounds better
             result &= total + self.plain(gap, fits) > cut
         return result
