@@ -11,6 +11,17 @@ from forgetless.errors import MissingExtra
 __all__ = ["overhead_plot", "retention_plot"]
 
 
+def _figure() -> Any:
+    try:
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise MissingExtra("plots", "matplotlib") from None
+    figure = Figure(figsize=(11, 5), layout="constrained")
+    FigureCanvasAgg(figure)
+    return figure
+
+
 def overhead_plot(summary: Mapping[str, Any], path: Path) -> None:
     """Time of a call against the number of messages, a panel per variant, both axes logarithmic.
 
@@ -21,13 +32,7 @@ def overhead_plot(summary: Mapping[str, Any], path: Path) -> None:
     Raises:
         MissingExtra: matplotlib is not installed.
     """
-    try:
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise MissingExtra("plots", "matplotlib") from None
-    figure = Figure(figsize=(11, 5), layout="constrained")
-    FigureCanvasAgg(figure)
+    figure = _figure()
     panels = figure.subplots(1, len(summary["variants"]), sharey=True, squeeze=False)[0]
     for panel, (variant, by_size) in zip(panels, summary["variants"].items(), strict=True):
         subjects = dict.fromkeys(subject for rows in by_size.values() for subject in rows)
@@ -57,13 +62,7 @@ def retention_plot(summary: Mapping[str, Any], path: Path) -> None:
     Raises:
         MissingExtra: matplotlib is not installed.
     """
-    try:
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise MissingExtra("plots", "matplotlib") from None
-    figure = Figure(figsize=(11, 5), layout="constrained")
-    FigureCanvasAgg(figure)
+    figure = _figure()
     panels = figure.subplots(1, 2)
     parts = (
         ("dialogue", "recall", "evidence turns kept word for word"),

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-__all__ = ["Fault", "Validator", "blocks_of", "canonical", "listed", "sourced"]
+__all__ = ["Fault", "Validator", "blocks_of", "canonical", "filled", "is_json", "listed", "sourced"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +58,20 @@ def sourced(kind: str, where: str, *values: object) -> Iterator[Fault]:
 
 def canonical(value: object) -> str:
     """One text for equal JSON values, to compare and collect them by."""
-    import json
-
     return json.dumps(value, sort_keys=True)
+
+
+def filled(value: object) -> bool:
+    """Whether a value is a string with something in it."""
+    return isinstance(value, str) and bool(value)
+
+
+def is_json(value: object) -> bool:
+    """Whether a value is a string that parses as JSON."""
+    if not isinstance(value, str):
+        return False
+    try:
+        json.loads(value)
+    except ValueError:
+        return False
+    return True

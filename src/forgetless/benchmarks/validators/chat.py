@@ -7,13 +7,12 @@ and servers of open models number the calls of each reply from `call_0`. Calls f
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from itertools import chain
 from types import MappingProxyType
 from typing import Any
 
-from forgetless.benchmarks.validators.base import Fault, listed, sourced
+from forgetless.benchmarks.validators.base import Fault, filled, is_json, listed, sourced
 
 __all__ = ["RULES", "validate"]
 
@@ -74,7 +73,7 @@ def _message(message: Any, where: str) -> Iterator[Fault]:
         yield from _content(content, role, f"{where}.content")
     elif not any(map(message.get, _BESIDE.get(role, ()))):
         yield Fault("null_content", where, role)
-    if role == "tool" and not _filled(message.get("tool_call_id")):
+    if role == "tool" and not filled(message.get("tool_call_id")):
         yield Fault("missing_id", where)
     if "tool_calls" in message:
         yield from _calls(message["tool_calls"], f"{where}.tool_calls")
@@ -132,10 +131,10 @@ def _calls(calls: Any, where: str) -> Iterator[Fault]:
 def _call(call: Mapping[str, Any], where: str) -> Iterator[Fault]:
     kind = call.get("type")
     inner = call.get(kind) if kind in ("function", "custom") else None
-    if not isinstance(inner, Mapping) or not _filled(inner.get("name")):
+    if not isinstance(inner, Mapping) or not filled(inner.get("name")):
         yield Fault("bad_call", where, repr(kind))
     elif kind == "function":
-        if not _is_json(inner.get("arguments")):
+        if not is_json(inner.get("arguments")):
             yield Fault("arguments_not_json", where, repr(inner.get("arguments")))
     elif not isinstance(inner.get("input"), str):
         yield Fault("bad_call", where, "a custom call without 'input'")
@@ -168,17 +167,3 @@ def _ids(message: Any) -> list[str]:
     calls = message.get("tool_calls") if isinstance(message, Mapping) else None
     found = [c.get("id") for c in calls if isinstance(c, Mapping)] if isinstance(calls, list) else []
     return list(dict.fromkeys(ident for ident in found if isinstance(ident, str)))
-
-
-def _filled(value: object) -> bool:
-    return isinstance(value, str) and bool(value)
-
-
-def _is_json(value: object) -> bool:
-    if not isinstance(value, str):
-        return False
-    try:
-        json.loads(value)
-    except ValueError:
-        return False
-    return True

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
-from forgetless.benchmarks.validators.base import Fault, canonical, listed, sourced
+from forgetless.benchmarks.validators.base import Fault, canonical, filled, is_json, listed, sourced
 
 __all__ = ["RULES", "validate"]
 
@@ -103,9 +102,9 @@ def _item(item: Any, where: str) -> Iterator[Fault]:
     else:
         yield from (Fault("bad_item", where, f"no {key!r}") for key in needs if item.get(key) is None)
     if kind in _CALLS or kind in _OUTPUTS:
-        if not _filled(item.get("call_id")):
+        if not filled(item.get("call_id")):
             yield Fault("missing_id", where)
-        if kind == "function_call" and not _is_json(item.get("arguments")):
+        if kind == "function_call" and not is_json(item.get("arguments")):
             yield Fault("arguments_not_json", where, repr(item.get("arguments")))
 
 
@@ -253,17 +252,3 @@ def _linked(origin: Sequence[Any]) -> Iterator[tuple[Any, list[Any]]]:
                     break
                 followers.append(later.get("id"))
             yield item.get("id"), followers
-
-
-def _filled(value: object) -> bool:
-    return isinstance(value, str) and bool(value)
-
-
-def _is_json(value: object) -> bool:
-    if not isinstance(value, str):
-        return False
-    try:
-        json.loads(value)
-    except ValueError:
-        return False
-    return True
