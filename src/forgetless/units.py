@@ -19,7 +19,7 @@ from forgetless.errors import RequestError
 from forgetless.messages import Call, Media, Message, Opaque, Part, Result, Text, Thinking, Wire
 from forgetless.tokens import Counter
 
-__all__ = ["Kind", "Span", "Unit", "check", "join", "split", "text_of"]
+__all__ = ["Keys", "Kind", "Span", "Unit", "check", "join", "split", "text_of"]
 
 Kind: TypeAlias = Literal["system", "user", "assistant", "step"]
 
@@ -28,6 +28,24 @@ Span: TypeAlias = tuple[int, int, int]
 
 KEEP_OPAQUE = frozenset({"compaction", "item_reference"})
 """Blocks that stand for content held by the provider: without them the rest may make no sense."""
+
+
+class Keys:
+    """The rolling keys of a conversation's units, made when the first is asked for: most calls ask for none."""
+
+    __slots__ = ("_made", "_messages")
+
+    def __init__(self, messages: Sequence[Sequence[Message]]) -> None:
+        """Take the messages of each unit."""
+        self._messages = messages
+        self._made: list[bytes] = []
+
+    def of(self, index: int) -> bytes:
+        """The key of the unit at `index`."""
+        made = self._made
+        while len(made) <= index:
+            made.append(_roll(made[-1] if made else b"", self._messages[len(made)]))
+        return made[index]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +60,7 @@ class Unit:
         tokens: of all `messages`.
         pinned: system messages, and what the caller pinned.
         open: a step with unanswered calls, or the last thing an assistant did, not yet followed by another.
-        key: rolling hash of all that a model reads up to and including this unit; what memoising goes by.
+        keys: the rolling keys of the conversation that it was cut from.
     """
 
     index: int
@@ -52,7 +70,12 @@ class Unit:
     tokens: int
     pinned: bool = False
     open: bool = False
-    key: bytes = field(default=b"", repr=False)
+    keys: Keys | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def key(self) -> bytes:
+        """Rolling hash of all that a model reads up to and including this unit: what memoising goes by."""
+        return self.keys.of(self.index) if self.keys is not None else b""
 
     @property
     def text(self) -> str:
@@ -206,12 +229,13 @@ def split(messages: Iterable[Message], counter: Counter, *, start: int = 0, pins
         feed(index, message)
     pinned, opened = splitter.pinned, splitter.open()
     units: list[Unit] = []
-    key = b""
+    contents: list[tuple[Message, ...]] = []
+    keys = Keys(contents)
     for index, (kind, tokens) in enumerate(zip(splitter.kinds, splitter.tokens, strict=True)):
         at, held = splitter.held(index)
-        key = _roll(key, held)
+        contents.append(held)
         pin = index in pinned or (bool(pins) and any(i in pins for i, _, _ in at))
-        units.append(Unit(index, at, held, kind, tokens, pin, index in opened, key))
+        units.append(Unit(index, at, held, kind, tokens, pin, index in opened, keys))
     return units
 
 
