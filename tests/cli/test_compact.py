@@ -131,6 +131,15 @@ def test_bad_input_is_one_line_and_exit_code_two(tmp_path: Path, value: Any, arg
     assert hint.lower() in line.lower()
 
 
+def test_a_line_ends_only_where_json_lines_do() -> None:
+    said = [{"role": "user", "content": "one\u2028two\x85three"}, *MESSAGES]
+    lines = "\n".join(json.dumps(m, ensure_ascii=False) for m in said)
+    done = forgetless("compact", "-", "--budget", "100000", stdin=lines)
+    assert [json.loads(line) for line in done.stdout.decode().split("\n") if line] == said
+    deep = json.dumps(MESSAGES[0]) + "\n" + "[" * 100_000 + "]" * 100_000
+    assert b"cannot be read as JSON" in forgetless("compact", "-", "--budget", "500", stdin=deep).stderr
+
+
 def test_options_reach_the_policy(tmp_path: Path) -> None:
     path = write(tmp_path, MESSAGES)
     done = forgetless("compact", path, "--budget", "2000", "--policy", "recent", "--option", "turns=2")

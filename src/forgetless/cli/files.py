@@ -40,35 +40,38 @@ def read(path: str) -> Conversation:
         raise RequestError(f"{path} is not UTF-8: byte {error.start}") from error
     if not text.strip():
         raise RequestError(f"{path} is empty")
-    try:
-        value = json.loads(text)
-    except json.JSONDecodeError as error:
-        if not _looks_like_lines(text):
-            raise _broken(path, error.lineno, error) from error
+    if _looks_like_lines(text):
         return Conversation(_lines(path, text), True)
+    return Conversation(_conversation(path, _decoded(path, text)), False)
+
+
+def _decoded(path: str, text: str, line: int = 1) -> Any:
+    """The JSON value in `text`, which begins on line `line` of the file."""
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError as error:
+        at = f"line {line + error.lineno - 1}, column {error.colno}"
+        raise RequestError(f"{path} is not valid JSON: {at}: {error.msg}") from error
     except (ValueError, RecursionError) as error:  # a number of too many digits, lists in lists without end
         raise RequestError(f"{path} cannot be read as JSON: {error}") from error
-    return Conversation(_conversation(path, value), False)
 
 
 def _looks_like_lines(text: str) -> bool:
-    """Whether the first line is a JSON value of its own and others follow."""
+    """Whether the first line is an object of its own and others follow."""
     first, _, rest = text.strip().partition("\n")
     try:
-        return isinstance(json.loads(first), dict) and bool(rest)
-    except ValueError:
+        return bool(rest) and isinstance(json.loads(first), dict)
+    except (ValueError, RecursionError):
         return False
 
 
 def _lines(path: str, text: str) -> list[Any]:
     messages: list[Any] = []
-    for number, line in enumerate(text.splitlines(), 1):
+    # Not `splitlines`: it also splits at U+2028 and its like, which may stand in a JSON string.
+    for number, line in enumerate(text.split("\n"), 1):
         if not line.strip():
             continue
-        try:
-            messages.append(json.loads(line))
-        except json.JSONDecodeError as error:
-            raise _broken(path, number, error) from error
+        messages.append(_decoded(path, line, number))
         if isinstance(messages[-1], dict) and {"messages", "input", "body"} & set(messages[-1]):
             raise RequestError(f"line {number} of {path} is a whole request: give one request at a time")
     return messages
@@ -87,10 +90,6 @@ def _conversation(path: str, value: Any) -> Any:
     raise RequestError(
         f"{path} holds neither a list of messages, nor a request with 'messages' or 'input', nor a trajectory"
     )
-
-
-def _broken(path: str, line: int, error: json.JSONDecodeError) -> RequestError:
-    return RequestError(f"{path} is not valid JSON: line {line}, column {error.colno}: {error.msg}")
 
 
 def dump(value: Any, *, lines: bool = False, indent: int | None = None) -> bytes:
