@@ -18,23 +18,20 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import difflib
 import gettext
 import hashlib
 import json
 import random
 import re
-import string
 import sysconfig
 import tokenize
-import traceback
-import uuid
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import bpe_openai
 import numpy as np
+from generated_texts import calls, capitals, identifiers, log, reactions, symbols, terminal
 
 from forgetless import estimator
 
@@ -65,10 +62,6 @@ TONGUES = {  # the path segments that name a language, and the letters that its 
     "french": ("fr french", "[A-Za-z]"),
     "chat": ("en english", "[A-Za-z]"),
 }
-EMOJI_ROWS = (0x1F300, 0x1F400, 0x1F500, 0x1F600, 0x1F900, 0x2600, 0x2700)
-POPULAR_EMOJI = "😂🤣👍😭🙏😘🥰😍😊🎉😁💕🥺😅🔥🤷🙄🤗😉🎂🤔👏🙂😳🥳😎👌💜💪✨💖👀😋😢👉💗💯🌹🎈😃✅🚀📌🐛"
-WORDS = re.findall(r"\w+", "src lib app test data config server client build user model cache index core node v2")
-BASE64 = string.ascii_letters + string.digits + "+/"
 
 
 def passages(path: Path) -> Iterator[tuple[str, str]]:
@@ -148,141 +141,6 @@ def tongues(path: Path, text: str) -> Iterator[tuple[str, str]]:
     kept = [passage for passage in parts if len(letters.findall(passage)) > len(passage) * 0.2]
     # Interface strings are another register than prose, so a class of their own.
     yield name + ("_ui" if path.suffix in {".po", ".mo"} else ""), "\n".join(kept)
-
-
-def identifier(rng: random.Random) -> str:
-    """A UUID, digest, path, URL, address or base64 text."""
-    kind = rng.randrange(6)
-    if kind == 0:
-        return str(uuid.UUID(int=rng.getrandbits(128), version=4))
-    if kind == 1:
-        return rng.randbytes(32).hex()[: rng.choice((7, 12, 24, 32, 40, 64))]
-    if kind == 2:
-        return "".join(rng.choices(BASE64, k=rng.randint(16, 80)))
-    if kind == 3:
-        return f"{'.'.join(str(byte) for byte in rng.randbytes(4))}:{rng.randint(80, 65535)}"
-    path = f"/{'/'.join(rng.choices(WORDS, k=rng.randint(2, 6)))}{rng.choice(('.py', '.ts', '.log', '', '.json'))}"
-    return path if kind == 4 else f"https://{rng.choice(WORDS)}.example.com{path}?id={rng.getrandbits(30)}"
-
-
-def identifiers(rng: random.Random) -> str:
-    """Identifiers of all kinds, or of a few."""
-    made = sorted((identifier(rng) for _ in range(rng.randint(10, 60))), key=len)
-    start = rng.randrange(len(made) // 2)
-    return rng.choice(("\n", "\n", " ", ", ")).join(rng.choice((made, made[start : start + 12])))
-
-
-def log(rng: random.Random, words: list[str]) -> str:
-    """Log lines: a time, a level, a module, words, and keyed values."""
-    date = rng.choice(("2026-%02d-%02dT%02d:%02d:%02d.%03dZ", "2026-%02d-%02d %02d:%02d:%02d,%03d"))
-    lines = []
-    for _ in range(rng.randint(4, 40)):
-        when = date % tuple(rng.randint(1, most) for most in (12, 28, 23, 59, 59, 999))
-        level = rng.choice(("INFO", "DEBUG", "WARNING", "ERROR"))
-        values = (rng.randint(0, 10**6), rng.random(), hex(rng.getrandbits(32)), rng.randint(0, 99))
-        pairs = [f"{rng.choice(words)}={value}" for value in values[: rng.randint(0, 4)]]
-        said = " ".join(rng.choices(words, k=rng.randint(2, 9)) + pairs)
-        lines.append(f"{when} {level} {'.'.join(rng.choices(words, k=2))}: {said}")
-    return "\n".join(lines)
-
-
-def terminal(rng: random.Random, files: list[Path]) -> str:
-    """What a shell session shows: a listing, a search, a diff, a traceback or a table."""
-    file, kind = rng.choice(files), rng.randrange(5)
-    some = rng.sample(files, rng.randint(8, 30))
-    lines = file.read_text(encoding="utf-8", errors="replace").splitlines() or [""]
-    if kind == 0:
-        day = f"1 root root %8d Nov {rng.randint(1, 30):2} 10:{rng.randint(10, 59)}"
-        return "\n".join(f"-rw-r--r-- {day % path.stat().st_size} {path.name}" for path in some)
-    if kind == 1:
-        hits = [f"{file}:{at}:{line}" for at, line in enumerate(lines, 1) if " import" in line]
-        return "\n".join([f"$ grep -rn ' import' {file.parent}", *hits])
-    if kind == 2:
-        changed = [line for line in lines if rng.random() > 0.05]
-        return "\n".join(difflib.unified_diff(lines, changed, str(file), str(file), lineterm=""))
-    if kind == 3:
-        frames = [(str(path), rng.randint(1, 900), "run", rng.choice(lines).strip()) for path in some]
-        shown = "".join(traceback.format_list(frames))
-        return f"Traceback (most recent call last):\n{shown}ValueError: {lines[0]}"
-    columns = ((path.stem, path.stat().st_size, rng.random(), rng.choice(("PASS", "FAIL"))) for path in some)
-    rows = (f"{stem:<24}{size:>10}{share:>8.2%}  {result}" for stem, size, share, result in columns)
-    return "\n".join([f"{'Name':<24}{'Size':>10}{'Cover':>8}  Result", "-" * 52, *rows])
-
-
-def calls(rng: random.Random, words: list[str], lines: list[str]) -> str:
-    """JSON as agents and APIs exchange it: calls with arguments, results with rows."""
-
-    def name() -> str:
-        return rng.choice(("_", "", "-")).join(rng.choices(words, k=rng.choice((1, 1, 2))))
-
-    def value() -> object:
-        texts = (rng.choice(lines), rng.choice(words), identifier(rng), f"2026-11-{rng.randint(10, 30)}T09:30Z")
-        numbers = (rng.randint(0, 10 ** rng.randint(1, 9)), round(rng.random() * 100, 2), True, None)
-        return rng.choice((*texts, *numbers, rng.choices(words, k=rng.randint(0, 4))))
-
-    keys = [name() for _ in range(rng.randint(3, 9))]
-    body: object = [{key: value() for key in keys} for _ in range(rng.randint(1, 8))]
-    if rng.random() < 0.5:
-        called = {"name": name(), "arguments": json.dumps(body)}
-        body = {"id": f"call_{rng.randbytes(12).hex()}", "type": "function", "function": called}
-    return json.dumps(body, indent=rng.choice((None, None, 2, 4)), ensure_ascii=rng.random() < 0.5)
-
-
-def emoji(rng: random.Random) -> str:
-    """An emoji: mostly a popular one, else a flag, or any, bare or with a modifier."""
-    if rng.random() < 0.9:
-        return rng.choice(POPULAR_EMOJI)
-    if rng.random() < 0.05:
-        return "".join(chr(rng.randint(0x1F1E6, 0x1F1FF)) for _ in range(2))
-    modifier = rng.choice(("", "", "", "\ufe0f", "\U0001f3fd", "\u200d\u2640\ufe0f"))
-    return chr(rng.choice(EMOJI_ROWS) + rng.randrange(256)) + modifier
-
-
-def reactions(rng: random.Random, said: list[str]) -> str:
-    """Chat with emoji between and after the sentences."""
-    parts = []
-    for _ in range(rng.randint(6, 40)):
-        words = " ".join(rng.choice(said).split()[: rng.randint(1, 14)])
-        shown = "".join(emoji(rng) for _ in range(rng.choice((1, 1, 2, 3, 5))))
-        parts.append(words + " " * rng.randint(0, 1) + shown)
-    return rng.choice(("\n", " ")).join(parts)
-
-
-def capitals(rng: random.Random, lines: list[str]) -> str:
-    """Headlines and shouting, codes of capitals, sequences: what looks like words and merges like none."""
-    parts = []
-    for _ in range(rng.randint(6, 30)):
-        kind = rng.choice(("shout", "shout", "shout", "codes", "letters"))
-        if kind == "shout":
-            parts.append(rng.choice(lines).upper())
-        elif kind == "codes":
-            size = rng.choice((3, 3, 4, 8))
-            parts.append(" ".join("".join(rng.choices(string.ascii_uppercase, k=size)) for _ in range(12)))
-        else:
-            parts.append("".join(rng.choices(rng.choice(("ACGT", "ACDEFGHIKLMNPQRSTVWY")), k=rng.randint(20, 60))))
-    return rng.choice(("\n", " ")).join(parts)
-
-
-def symbols(rng: random.Random, words: list[str]) -> str:
-    """Box tables, progress bars, spinners, arrows and formulas among words."""
-    parts = []
-    for _ in range(rng.randint(5, 25)):
-        cells = [" ".join(rng.choices(words, k=rng.randint(1, 2))) for _ in range(rng.randint(2, 4))]
-        share = rng.randint(0, 20)
-        parts.append(
-            rng.choice(
-                (
-                    "│ " + " │ ".join(cells) + " │",
-                    "├" + "┼".join("─" * len(cell) for cell in cells) + "┤",
-                    "█" * share + "░" * (20 - share) + f" {share * 5}% {cells[0]}",
-                    "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"[rng.randrange(10)] + " " + cells[0],
-                    " → ".join(cells),
-                    "".join(rng.choice(" ∀∃∈∑∫√≤≥≠≈αβγλπ∂∞xyn()") for _ in range(rng.randint(8, 30))),
-                    "✓ " + cells[0] + " ✗ " + cells[-1],
-                )
-            )
-        )
-    return "\n".join(parts)
 
 
 def cut(text: str, pieces: int, rng: random.Random) -> Iterator[str]:

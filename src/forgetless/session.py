@@ -8,7 +8,7 @@ policies choose anew at every call.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -80,7 +80,6 @@ class Session:
     ) -> None:
         if not 0 < low <= 1:
             raise ConfigError(f"the low water mark must be above 0 and at most 1, not {low!r}")
-        load_policy(policy, **options)  # wrong names and options are told here, not at the first request
         if dialect != "auto":
             load_dialect(dialect)
         self._take: dict[str, Any] = {
@@ -89,8 +88,7 @@ class Session:
             "counter": counter,
             "model": model,
         }
-        self._policy: Policy | None = None  # loaded with the first request, whose model tells how to count
-        self._named = (policy, options)
+        self._policy: Policy = load_policy(policy, **options)
         self._low = low
         self._truncate = truncate
         self._frozen: dict[bytes, _Decision] = {}
@@ -111,11 +109,15 @@ class Session:
             RequestError: as in `compact`.
         """
         intake = take(request, pins=pins, **self._take)
-        policy = self._loaded(intake.counter)
+        policy: Policy = load_policy(self._policy, counter=intake.counter)  # each request has its model's measure
         room = int(intake.budget / self.correction)
-        context = self._held(intake) if policy.lazy else None
+        frozen = self._standing(intake.units)
+        context = _held(intake, frozen) if policy.lazy else None
         if context is None or context.tokens + intake.fixed > room:
             context = self._evict(intake, policy, room)
+            frozen = _decisions(intake.units, context)
+            self.evictions += 1
+        self._frozen = frozen
         sent = [(u.key, e.tokens_after) for u, e in zip(intake.units, context.ledger, strict=True) if e.tokens_after]
         reused = _common(self._sent, sent)
         self._sent = sent
@@ -136,37 +138,10 @@ class Session:
             self.correction += (ratio - self.correction) / 2
         return Reply(reply, counted)
 
-    def _loaded(self, counter: Counter) -> Policy:
-        if self._policy is None:
-            policy, options = self._named
-            self._policy = load_policy(policy, counter=counter, **options)
-        return self._policy
-
-    def _held(self, intake: Intake) -> Context | None:
-        """The context under the decisions of the last eviction, with all that is new appended.
-
-        None when they hold no longer: what they left out must stay now, or stands there no more because the history
-        was edited or wound back.
-        """
-        units, pinned = intake.units, floor(intake.units)
+    def _standing(self, units: list[Unit]) -> dict[bytes, _Decision]:
+        """The decisions of the last eviction; none when the history was edited or wound back in what they changed."""
         gone = {key for key, decision in self._frozen.items() if decision.form != "raw"}
-        if not gone <= {unit.key for unit in units}:
-            self._frozen = {}
-        kept: dict[int, str] = {}
-        changed: dict[int, Unit] = {}
-        scores: dict[int, float] = {}
-        for unit in units:
-            form, placed, reason, score = self._frozen.get(unit.key, _NEW)
-            if score is not None:
-                scores[unit.index] = score
-            if form == "raw" or (unit.index in pinned and reason != "truncated"):
-                if form != "raw":
-                    return None
-                kept[unit.index] = pinned.get(unit.index, "fits" if unit.key not in self._frozen else reason)
-            elif placed is not None:
-                kept[unit.index] = reason
-                changed[unit.index] = _again(unit, placed, intake.counter)
-        return assemble(units, kept, intake.budget, pinned=pinned, scores=scores, changed=changed)
+        return self._frozen if gone <= {unit.key for unit in units} else {}
 
     def _evict(self, intake: Intake, policy: Policy, room: int) -> Context:
         """Choose anew, for the low mark: that share of the room that what must stay leaves."""
@@ -176,12 +151,29 @@ class Session:
             context = intake.run(policy, int(room * self._low), shorten=True)
         else:
             context = intake.run(policy, low)
-        self.evictions += 1
-        self._frozen = _decisions(intake.units, context)
         return replace(context, budget=intake.budget)
 
 
 _NEW = _Decision("raw", None, "fits", None)
+
+
+def _held(intake: Intake, frozen: Mapping[bytes, _Decision]) -> Context | None:
+    """The context under frozen decisions, with all that is new appended; None when what they changed must now stay."""
+    units, pinned = intake.units, floor(intake.units)
+    kept: dict[int, str] = {}
+    changed: dict[int, Unit] = {}
+    scores: dict[int, float] = {}
+    for unit in units:
+        form, placed, reason, score = frozen.get(unit.key, _NEW)
+        if form != "raw" and unit.index in pinned and reason != "truncated":
+            return None
+        if form != "omitted":
+            kept[unit.index] = reason
+        if placed is not None:
+            changed[unit.index] = _again(unit, placed, intake.counter)
+        if score is not None:
+            scores[unit.index] = score
+    return assemble(units, kept, intake.budget, pinned=pinned, scores=scores, changed=changed)
 
 
 def _decisions(units: list[Unit], context: Context) -> dict[bytes, _Decision]:

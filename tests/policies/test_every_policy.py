@@ -20,7 +20,9 @@ VARIANTS = [(name, {}) for name in policy_names()] + [
     ("recent", {"turns": 2}),
     ("recent", {"turns": 1, "eager": True}),
 ]
-IDS = [f"{name}{options or ''}" for name, options in VARIANTS]
+every = pytest.mark.parametrize(
+    ("policy", "options"), VARIANTS, ids=[f"{name}{options or ''}" for name, options in VARIANTS]
+)
 
 
 def run(
@@ -74,7 +76,7 @@ def last_user_words(dialect: str, messages: Any) -> Any:
     return None
 
 
-@pytest.mark.parametrize(("policy", "options"), VARIANTS, ids=IDS)
+@every
 @given(conversation=any_dialect(), share=st.floats(0.02, 1.1))
 def test_a_context_is_valid_and_within_budget(
     policy: str, options: dict[str, Any], conversation: tuple[str, Any], share: float
@@ -101,7 +103,7 @@ def test_a_context_is_valid_and_within_budget(
     ]
 
 
-@pytest.mark.parametrize(("policy", "options"), VARIANTS, ids=IDS)
+@every
 @given(conversation=any_dialect(), share=st.floats(0.02, 1.1))
 def test_the_ledger_is_a_partition(
     policy: str, options: dict[str, Any], conversation: tuple[str, Any], share: float
@@ -126,7 +128,7 @@ def test_the_ledger_is_a_partition(
         assert not (entry.pinned and entry.form == "omitted")
 
 
-@pytest.mark.parametrize(("policy", "options"), VARIANTS, ids=IDS)
+@every
 @given(conversation=any_dialect(), share=st.floats(0.02, 1.1))
 def test_what_is_kept_is_verbatim_and_in_order(
     policy: str, options: dict[str, Any], conversation: tuple[str, Any], share: float
@@ -157,7 +159,7 @@ def same_place(dialect: str, kept: Any, source: Any, compressed: bool) -> bool:
     return False
 
 
-@pytest.mark.parametrize(("policy", "options"), VARIANTS, ids=IDS)
+@every
 @given(conversation=any_dialect(), share=st.floats(0.02, 1.0))
 def test_a_lazy_policy_is_the_identity_under_budget_and_a_fixed_point(
     policy: str, options: dict[str, Any], conversation: tuple[str, Any], share: float
@@ -174,7 +176,7 @@ def test_a_lazy_policy_is_the_identity_under_budget_and_a_fixed_point(
         assert json.dumps(again.request) == json.dumps(done.request)
 
 
-@pytest.mark.parametrize(("policy", "options"), VARIANTS, ids=IDS)
+@every
 @given(conversation=any_dialect(), share=st.floats(0.02, 1.1), data=st.data())
 def test_pins_survive_and_the_same_input_gives_the_same_output(
     policy: str, options: dict[str, Any], conversation: tuple[str, Any], share: float, data: st.DataObject
@@ -191,7 +193,7 @@ def test_pins_survive_and_the_same_input_gives_the_same_output(
     assert json.dumps(again.as_dict()) == json.dumps(done.as_dict())
 
 
-@pytest.mark.parametrize(("policy", "options"), VARIANTS, ids=IDS)
+@every
 @given(conversation=any_dialect(), share=st.floats(0.02, 0.6))
 def test_truncation_cuts_only_what_must_stay_and_says_so(
     policy: str, options: dict[str, Any], conversation: tuple[str, Any], share: float

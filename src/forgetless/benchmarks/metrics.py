@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from statistics import fmean
+from typing import Any, NamedTuple, Protocol, TypeVar
 
-__all__ = ["Estimate", "mean_by_group", "recall"]
+__all__ = ["Estimate", "by_policy", "estimate", "mean", "mean_by_group", "recall"]
 
 RESAMPLES = 2_000
 
@@ -48,3 +49,32 @@ def mean_by_group(groups: Mapping[str, Sequence[float]], *, seed: int, level: fl
     means = sums[drawn].sum(axis=1) / counts[drawn].sum(axis=1)
     low, high = np.quantile(means, [(1 - level) / 2, (1 + level) / 2])
     return Estimate(float(sums.sum() / counts.sum()), float(low), float(high))
+
+
+def mean(values: Sequence[float]) -> float | None:
+    """The mean as a results file holds it, to four places; None of nothing."""
+    return round(fmean(values), 4) if values else None
+
+
+def estimate(name: str, groups: Mapping[str, Sequence[float]], seed: int) -> dict[str, float | None]:
+    """`mean_by_group` as columns of a results row: `name`, `name_low`, `name_high`; None where there is no value."""
+    keys = (name, f"{name}_low", f"{name}_high")
+    if not any(groups.values()):
+        return dict.fromkeys(keys)
+    return dict(zip(keys, (round(value, 4) for value in mean_by_group(groups, seed=seed)), strict=True))
+
+
+class _Cell(Protocol):
+    policy: str
+    budget: int | None
+
+
+Cell = TypeVar("Cell", bound=_Cell)
+
+
+def by_policy(cells: Iterable[Cell], row: Callable[[list[Cell]], Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """One row for each policy and budget, made of their cells, in the order in which they first come."""
+    grouped: dict[tuple[str, int | None], list[Cell]] = {}
+    for cell in cells:
+        grouped.setdefault((cell.policy, cell.budget), []).append(cell)
+    return [{"policy": policy, "budget": budget, **row(group)} for (policy, budget), group in grouped.items()]

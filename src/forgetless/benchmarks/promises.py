@@ -75,8 +75,7 @@ class Variant:
     @property
     def lazy(self) -> bool:
         """Whether the policy promises to leave alone what fits."""
-        policy = load_policy(self.policy, **self.options) if isinstance(self.policy, str) else self.policy
-        return bool(policy.lazy)
+        return bool(load_policy(self.policy, **self.options).lazy)
 
     @property
     def keeps_all(self) -> bool:

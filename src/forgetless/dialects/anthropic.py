@@ -31,9 +31,8 @@ class Anthropic:
         if not isinstance(body, Mapping):
             return Request(messages, 0, (), body, pins)
         fixed = tuple(body[k] for k in _COUNTED if body.get(k))
-        if not body.get("system"):
-            return Request(messages, 0, fixed, body, pins)
-        return Request((Message("system", _content(body["system"], -1)), *messages), -1, fixed, body, pins)
+        system = (Message("system", _content(body["system"], -1)),) if body.get("system") else ()
+        return Request((*system, *messages), -len(system), fixed, body, pins)
 
     def emit(self, request: Request, messages: Sequence[Message]) -> Any:
         """Emit `messages` in the shape of `request.body`."""

@@ -47,12 +47,11 @@ class Responses:
         fixed = tuple(body[k] for k in _COUNTED if body.get(k))
         held = bool(body.get("previous_response_id") or body.get("conversation"))
         pins = frozenset(_answers(messages) if held else ())
-        instructions = body.get("instructions")
-        if instructions and not isinstance(instructions, str):
+        instructions = body.get("instructions") or ()
+        system = (Message("system", (Text(instructions),)),) if isinstance(instructions, str) else ()
+        if instructions and not system:
             fixed += (instructions,)
-        if not isinstance(instructions, str) or not instructions:
-            return Request(messages, 0, fixed, body, pins, held)
-        return Request((Message("system", (Text(instructions),)), *messages), -1, fixed, body, pins, held)
+        return Request((*system, *messages), -len(system), fixed, body, pins, held)
 
     def emit(self, request: Request, messages: Sequence[Message]) -> Any:
         """Emit `messages` in the shape of `request.body`."""

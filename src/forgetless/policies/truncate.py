@@ -16,7 +16,7 @@ from forgetless.units import Unit
 __all__ = ["cut", "truncate"]
 
 REACH = 64
-"""Code points to look for a good place to cut; no character of any script is longer."""
+"""Code points to look for a good place to cut; a longer run of joined ones is cut all the same."""
 
 MIN_TOKENS = 48
 """A text is never cut below this: less than this says nothing beside its marker."""

@@ -8,14 +8,13 @@ are counted apart.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from statistics import fmean
 from typing import Any
 
 from forgetless.benchmarks.datasets.locomo import ADVERSARIAL, Conversation, Question
 from forgetless.benchmarks.hindsight import ORACLE, keep_first
-from forgetless.benchmarks.metrics import mean_by_group, recall
+from forgetless.benchmarks.metrics import by_policy, estimate, mean, recall
 from forgetless.benchmarks.subjects import subject
 from forgetless.errors import BudgetError
 from forgetless.messages import Message
@@ -60,10 +59,10 @@ class Cell:
             "policy": self.policy,
             "budget": self.budget,
             "questions": len(self.recalls),
-            "recall": _mean(self.recalls),
+            "recall": mean(self.recalls),
             "adversarial_questions": len(self.adversarial),
-            "adversarial_recall": _mean(self.adversarial),
-            "tokens": _mean(self.tokens),
+            "adversarial_recall": mean(self.adversarial),
+            "tokens": mean(self.tokens),
             "failed": self.failed,
         }
 
@@ -133,28 +132,14 @@ def _put(cell: Cell, question: Question, share: float, tokens: int) -> None:
 
 def summarise(cells: Sequence[Cell], seed: int) -> list[dict[str, Any]]:
     """One row for each policy and budget: mean recall over questions, with an interval over conversations."""
-    rows: dict[tuple[str, int | None], list[Cell]] = {}
-    for cell in cells:
-        rows.setdefault((cell.policy, cell.budget), []).append(cell)
-    return [_row(policy, budget, group, seed) for (policy, budget), group in rows.items()]
 
+    def row(cells: list[Cell]) -> dict[str, Any]:
+        asked = sum(len(cell.tokens) + cell.failed for cell in cells)
+        return {
+            **estimate("recall", {cell.conversation: cell.recalls for cell in cells}, seed),
+            **estimate("adversarial_recall", {cell.conversation: cell.adversarial for cell in cells}, seed),
+            "tokens": mean([tokens for cell in cells for tokens in cell.tokens]),
+            "failed": round(sum(cell.failed for cell in cells) / asked, 4) if asked else 0.0,
+        }
 
-def _row(policy: str, budget: int | None, cells: Sequence[Cell], seed: int) -> dict[str, Any]:
-    row: dict[str, Any] = {"policy": policy, "budget": budget}
-    row.update(_estimate("recall", {cell.conversation: cell.recalls for cell in cells}, seed))
-    row.update(_estimate("adversarial_recall", {cell.conversation: cell.adversarial for cell in cells}, seed))
-    asked = sum(len(cell.tokens) + cell.failed for cell in cells)
-    row["tokens"] = _mean([tokens for cell in cells for tokens in cell.tokens])
-    row["failed"] = round(sum(cell.failed for cell in cells) / asked, 4) if asked else 0.0
-    return row
-
-
-def _estimate(name: str, groups: Mapping[str, Sequence[float]], seed: int) -> dict[str, float | None]:
-    keys = (name, f"{name}_low", f"{name}_high")
-    if not any(groups.values()):
-        return dict.fromkeys(keys)
-    return dict(zip(keys, (round(value, 4) for value in mean_by_group(groups, seed=seed)), strict=True))
-
-
-def _mean(values: Sequence[float]) -> float | None:
-    return round(fmean(values), 4) if values else None
+    return by_policy(cells, row)

@@ -10,7 +10,7 @@ copied, not what it would do.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import groupby
@@ -20,7 +20,7 @@ from typing import Any
 from forgetless.benchmarks.datasets.trajectories import Recording
 from forgetless.benchmarks.hindsight import ORACLE, best_cover, keep_first
 from forgetless.benchmarks.identifiers import contains, identifiers
-from forgetless.benchmarks.metrics import mean_by_group, recall
+from forgetless.benchmarks.metrics import by_policy, estimate, mean, recall
 from forgetless.benchmarks.subjects import subject
 from forgetless.errors import BudgetError
 from forgetless.messages import Call, Message, Part, Result, Text
@@ -209,46 +209,36 @@ def records(cells: Sequence[Cell]) -> Iterator[dict[str, Any]]:
             "policy": policy,
             "budgets": [cell.budget for cell in row],
             "actions": [len(cell.shares) for cell in row],
-            "availability": [_mean(cell.shares) for cell in row],
-            "all": [_mean(cell.all_there) for cell in row],
+            "availability": [mean(cell.shares) for cell in row],
+            "all": [mean(cell.all_there) for cell in row],
             "pressed": [len(cell.pressed) for cell in row],
-            "tokens": [_mean(cell.tokens) for cell in row],
+            "tokens": [mean(cell.tokens) for cell in row],
             "failed": [cell.failed for cell in row],
         }
 
 
 def summarise(cells: Sequence[Cell], seed: int) -> list[dict[str, Any]]:
     """One row for each policy and budget: means over actions, then runs, with intervals over tasks."""
-    rows: dict[tuple[str, int | None], list[Cell]] = {}
-    for cell in cells:
-        rows.setdefault((cell.policy, cell.budget), []).append(cell)
-    return [_row(policy, budget, group, seed) for (policy, budget), group in rows.items()]
+
+    def row(cells: list[Cell]) -> dict[str, Any]:
+        made = sum(len(cell.shares) for cell in cells)
+        failed = sum(cell.failed for cell in cells)
+        return {
+            **estimate("availability", _by_task((cell.task, cell.shares) for cell in cells), seed),
+            **estimate("all", _by_task((cell.task, cell.all_there) for cell in cells), seed),
+            **estimate("pressed_availability", _by_task((cell.task, cell.pressed) for cell in cells), seed),
+            "tokens": mean([tokens for cell in cells for tokens in cell.tokens]),
+            "pressed": round(sum(len(cell.pressed) for cell in cells) / made, 4) if made else 0.0,
+            "failed": round(failed / (made + failed), 4) if made + failed else 0.0,
+        }
+
+    return by_policy(cells, row)
 
 
-def _row(policy: str, budget: int | None, cells: Sequence[Cell], seed: int) -> dict[str, Any]:
-    row: dict[str, Any] = {"policy": policy, "budget": budget}
-    row.update(_estimate("availability", [(cell.task, cell.shares) for cell in cells], seed))
-    row.update(_estimate("all", [(cell.task, cell.all_there) for cell in cells], seed))
-    row.update(_estimate("pressed_availability", [(cell.task, cell.pressed) for cell in cells], seed))
-    made = sum(len(cell.shares) for cell in cells)
-    failed = sum(cell.failed for cell in cells)
-    row["tokens"] = _mean([tokens for cell in cells for tokens in cell.tokens])
-    row["pressed"] = round(sum(len(cell.pressed) for cell in cells) / made, 4) if made else 0.0
-    row["failed"] = round(failed / (made + failed), 4) if made + failed else 0.0
-    return row
-
-
-def _estimate(name: str, runs: Sequence[tuple[str, Sequence[float]]], seed: int) -> dict[str, float | None]:
-    """The mean over actions, then runs, with an interval over tasks; each run is a task and its values."""
+def _by_task(runs: Iterable[tuple[str, Sequence[float]]]) -> dict[str, list[float]]:
+    """The mean of each run that has values, by task."""
     groups: dict[str, list[float]] = {}
     for task, values in runs:
         if values:
             groups.setdefault(task, []).append(fmean(values))
-    keys = (name, f"{name}_low", f"{name}_high")
-    if not groups:
-        return dict.fromkeys(keys)
-    return dict(zip(keys, (round(value, 4) for value in mean_by_group(groups, seed=seed)), strict=True))
-
-
-def _mean(values: Sequence[float]) -> float | None:
-    return round(fmean(values), 4) if values else None
+    return groups
