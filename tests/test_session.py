@@ -200,3 +200,28 @@ def test_wrong_names_are_told_at_once() -> None:
     for options in ({"policy": "nope"}, {"policy": "recent", "turn": 2}, {"dialect": "chatt"}):
         with pytest.raises(ConfigError):
             Session(budget=100, **options)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("policy", ["masking", "fifo", "bm25"])
+def test_a_session_goes_on_in_another_process_from_what_it_dumped(policy: str) -> None:
+    history: list[dict[str, Any]] = [{"role": "user", "content": "Look."}]
+    for n in range(40):
+        use = {"type": "tool_use", "id": f"t{n}", "name": "look", "input": {}}
+        result = {"type": "tool_result", "tool_use_id": f"t{n}", "content": f"seen {n} " * 60}
+        history += [{"role": "assistant", "content": [use]}, {"role": "user", "content": [result]}]
+    one = Session(budget=1500, policy=policy, counter=quarter)
+    for end in range(1, 42, 2):
+        one.prepare(history[:end])
+    assert one.evictions
+    state = json.loads(json.dumps(one.dump()))
+    other = Session(budget=1500, policy=policy, counter=quarter)
+    other.load(state)
+    for end in range(43, 48, 2):
+        assert other.prepare(history[:end]).request == one.prepare(history[:end]).request
+        assert other.evictions == one.evictions
+    stranger = Session(budget=1500, policy=policy, counter=quarter)
+    stranger.load({**state, "version": 0})
+    assert stranger.evictions == 0
+    edited = [{"role": "user", "content": "Look elsewhere."}, *history[1:5]]
+    other.load(state)
+    assert other.prepare(edited).request == edited, "decisions on another history do not hold"

@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 from forgetless import RequestError
 from forgetless.messages import Message, Opaque, Text
 from forgetless.registry import load_dialect
+from forgetless.splitting import split
 from forgetless.tokens import Counter
-from forgetless.units import Unit, check, join, split
+from forgetless.units import Unit, check, join
 from strategies import any_dialect, chat
 
 COUNTER = Counter(len)

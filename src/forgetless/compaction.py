@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection
 from typing import Any
 
 from forgetless.dialects.base import Body
-from forgetless.intake import Compaction, take
+from forgetless.intake import Compaction, Terms, take
 from forgetless.policies.base import Policy
 from forgetless.registry import DEFAULT, load_policy
 from forgetless.tokens import Counter
@@ -46,6 +46,6 @@ def compact(
         RequestError: the request is not of its dialect, or (above the budget) has a result without a call.
         ConfigError: unknown policy, dialect or option, or no usable budget.
     """
-    intake = take(request, budget=budget, dialect=dialect, counter=counter, model=model, pins=pins)
+    intake = take(request, Terms(budget, dialect, counter, model), pins)
     chosen: Policy = load_policy(policy, counter=intake.counter, **options)
     return intake.finish(intake.run(chosen, intake.budget, shorten=truncate))

@@ -9,13 +9,15 @@ from typing import Any
 
 from forgetless.dialects.base import Body, Dialect, Request, detect
 from forgetless.errors import BudgetError, ConfigError, RequestError
-from forgetless.policies.base import Context, Entry, Policy, floor
+from forgetless.messages import Message
+from forgetless.policies.base import Context, Entry, Policy, assemble, floor
 from forgetless.policies.truncate import truncate
 from forgetless.registry import load_dialect
+from forgetless.splitting import split
 from forgetless.tokens import Counter, for_model, model_facts
-from forgetless.units import Unit, check, split
+from forgetless.units import Unit, check, placed
 
-__all__ = ["Compaction", "Intake", "take"]
+__all__ = ["Compaction", "Intake", "Terms", "listed", "pinned", "take"]
 
 
 @dataclass(frozen=True)
@@ -70,6 +72,8 @@ class Intake:
         units: its messages as units.
         fixed: tokens of tool schemas and the like, which no policy can change.
         budget: most tokens of the whole request.
+        tokens: of the whole request as it came.
+        settled: how many of `units` are those of the conversation's request before, and will not change.
     """
 
     dialect: Dialect
@@ -78,11 +82,8 @@ class Intake:
     units: list[Unit]
     fixed: int
     budget: int
-
-    @cached_property
-    def tokens(self) -> int:
-        """Tokens of the whole request as it came."""
-        return self.fixed + sum(unit.tokens for unit in self.units)
+    tokens: int
+    settled: int = 0
 
     def run(self, policy: Policy, budget: int, *, shorten: bool = False) -> Context:
         """Run a policy for a whole-request budget.
@@ -119,10 +120,19 @@ class Intake:
         tokens, index = max(sizes, default=(0, 0))
         return index, tokens
 
+    def least(self) -> Context:
+        """What must stay and nothing else, whatever it takes."""
+        kept = floor(self.units)
+        return assemble(self.units, kept, self.budget, pinned=kept)
+
     def finish(self, context: Context) -> Compaction:
         """Put a context back into the shape of the request."""
+        return self.compaction(context, self.request(placed(context.units)))
+
+    def compaction(self, context: Context, request: Any) -> Compaction:
+        """The compaction to `request`, with the figures and the ledger of `context`."""
         return Compaction(
-            self.dialect.emit(self.parsed, context.messages),
+            request,
             context.ledger,
             context.tokens + self.fixed,
             self.tokens,
@@ -131,6 +141,36 @@ class Intake:
             self.dialect.name,
             context.reused_tokens,
         )
+
+    def request(self, messages: Sequence[tuple[int, Message]]) -> Any:
+        """The request with these messages in place of its own; what has not changed is the very object that came."""
+        parsed, listed = self.parsed, self.wires
+        head = list(parsed.messages[:1]) if parsed.start else []
+        if listed is None or head != [m for index, m in messages[:1] if index < 0]:
+            return self.dialect.emit(parsed, [message for _, message in messages])
+        return self.put([self.wire(index, message) for index, message in messages if index >= 0])
+
+    def put(self, wires: list[Any]) -> Any:
+        """The request with these wire messages in the place of its own."""
+        body = self.parsed.body
+        return {**body, self.dialect.key: wires} if isinstance(body, Mapping) else wires
+
+    def wire(self, index: int, message: Message) -> Any:
+        """The wire of a message that stood at `index`."""
+        if self.wires is not None and message is self.parsed.messages[index - self.parsed.start]:
+            return self.wires[index]
+        return self.dialect.wire(message)
+
+    @cached_property
+    def wires(self) -> Sequence[Any] | None:
+        """The list of wire messages that came; None where the request holds none, such as an `input` of plain text."""
+        return listed(self.parsed.body, self.dialect.key)
+
+
+def listed(body: Body, key: str) -> Sequence[Any] | None:
+    """The list of messages in a request; None where it holds none."""
+    found = body.get(key) if isinstance(body, Mapping) else body
+    return found if isinstance(found, Sequence) and not isinstance(found, str | bytes) else None
 
 
 def _marked(context: Context, units: list[Unit], shorter: Mapping[int, Unit]) -> Context:
@@ -144,38 +184,68 @@ def _marked(context: Context, units: list[Unit], shorter: Mapping[int, Unit]) ->
     return replace(context, ledger=ledger)
 
 
-def take(
-    request: Body,
-    *,
-    budget: int | None = None,
-    dialect: str = "auto",
-    counter: Counter | Callable[[str], int] | None = None,
-    model: str | None = None,
-    pins: Collection[int] = (),
-) -> Intake:
-    """Take a request apart; the arguments are those of `compact`.
+@dataclass(frozen=True)
+class Terms:
+    """How requests are to be taken apart; the attributes are arguments of `compact`."""
+
+    budget: int | None = None
+    dialect: str = "auto"
+    counter: Counter | Callable[[str], int] | None = None
+    model: str | None = None
+
+    def count(self, request: Request) -> Counter:
+        """What counts a request."""
+        if self.counter is None:
+            return for_model(self.model or request.model)
+        return self.counter if isinstance(self.counter, Counter) else Counter(self.counter)
+
+    def room(self, request: Request) -> int:
+        """Most tokens of a request.
+
+        Raises:
+            ConfigError: no usable budget.
+        """
+        return _budget(self.budget, self.model or request.model, request.reply_tokens)
+
+    def wire(self, request: Body) -> Dialect:
+        """The dialect of a request.
+
+        Raises:
+            RequestError: it is no request.
+        """
+        if not isinstance(request, Mapping | Sequence) or isinstance(request, str | bytes):
+            raise RequestError(f"a request is a dict, or a list of message dicts, not {type(request).__name__}")
+        found: Dialect = load_dialect(detect(request) if self.dialect == "auto" else self.dialect)
+        return found
+
+
+def take(request: Body, terms: Terms, pins: Collection[int] = ()) -> Intake:
+    """Take a request apart.
 
     Raises:
         RequestError: the request is not of its dialect.
-        ConfigError: unknown dialect, or no usable budget.
+        ConfigError: unknown dialect, no usable budget, or a pin on no message.
     """
-    if not isinstance(request, Mapping | Sequence) or isinstance(request, str | bytes):
-        raise RequestError(f"a request is a dict, or a list of message dicts, not {type(request).__name__}")
-    wire = load_dialect(detect(request) if dialect == "auto" else dialect)
+    wire = terms.wire(request)
     parsed = wire.parse(request)
-    model = parsed.model if model is None else model
-    if counter is None:
-        counter = for_model(model)
-    elif not isinstance(counter, Counter):
-        counter = Counter(counter)
-    room = _budget(budget, model, parsed.reply_tokens)
-    end = parsed.start + len(parsed.messages)
+    counter, room = terms.count(parsed), terms.room(parsed)
+    units = split(parsed.messages, counter, start=parsed.start, pins=pinned(parsed, pins))
+    fixed = sum(map(counter.json, parsed.fixed))
+    return Intake(wire, parsed, counter, units, fixed, room, fixed + sum(unit.tokens for unit in units))
+
+
+def pinned(request: Request, pins: Collection[int]) -> frozenset[int]:
+    """The messages that the caller and the dialect pin.
+
+    Raises:
+        ConfigError: `pins` names a message that is not there.
+    """
+    end = request.start + len(request.messages)
     if not isinstance(pins, Collection) or not all(isinstance(pin, int) for pin in pins):
         raise ConfigError(f"pins must be indices of messages, not {pins!r}")
-    if missing := [pin for pin in pins if not parsed.start <= pin < end]:
+    if missing := [pin for pin in pins if not request.start <= pin < end]:
         raise ConfigError(f"there is no message {missing[0]!r} to pin: the last one is {end - 1}")
-    units = split(parsed.messages, counter, start=parsed.start, pins={*pins, *parsed.pins})
-    return Intake(wire, parsed, counter, units, sum(map(counter.json, parsed.fixed)), room)
+    return request.pins.union(pins)
 
 
 def _budget(budget: int | None, model: str | None, reply_tokens: int) -> int:

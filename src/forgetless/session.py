@@ -9,19 +9,24 @@ policies choose anew at every call.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from dataclasses import dataclass, field, replace
+from itertools import zip_longest
+from typing import Any
 
 from forgetless.dialects.base import Body, input_tokens
 from forgetless.errors import ConfigError
-from forgetless.intake import Compaction, Intake, take
-from forgetless.messages import Media, Message, Opaque, Part
-from forgetless.policies.base import Context, Form, Policy, assemble, floor
+from forgetless.frozen import Frozen
+from forgetless.history import History
+from forgetless.intake import Compaction, Intake, Terms
+from forgetless.messages import Message
+from forgetless.policies.base import Context, Policy, floor
 from forgetless.registry import DEFAULT, load_dialect, load_policy
 from forgetless.tokens import Counter
-from forgetless.units import Unit
 
 __all__ = ["Reply", "Session"]
+
+STATE = 1
+"""Version of what `Session.dump` makes."""
 
 LOW = 0.6
 """The low water mark, as a share of the room that what must stay leaves."""
@@ -38,15 +43,6 @@ class Reply:
 
     message: Any
     input_tokens: int | None = None
-
-
-class _Decision(NamedTuple):
-    """What became of a unit at the last eviction."""
-
-    form: Form
-    unit: Unit | None  # what stands in its place, where it was compressed
-    reason: str
-    score: float | None
 
 
 class Session:
@@ -82,47 +78,48 @@ class Session:
             raise ConfigError(f"the low water mark must be above 0 and at most 1, not {low!r}")
         if dialect != "auto":
             load_dialect(dialect)
-        self._take: dict[str, Any] = {
-            "budget": budget,
-            "dialect": dialect,
-            "counter": counter,
-            "model": model,
-        }
+        self._history = History(Terms(budget, dialect, counter, model))
         self._policy: Policy = load_policy(policy, **options)
         self._low = low
         self._truncate = truncate
-        self._frozen: dict[bytes, _Decision] = {}
-        self._sent: list[tuple[bytes, int]] = []
+        self._frozen = Frozen()
+        self._sent = _Sent()
         self._estimated = 0
         self.correction = 1.0
         self.evictions = 0
 
-    def prepare(self, request: Body, *, pins: Collection[int] = ()) -> Compaction:
+    def prepare(self, request: Body, *, pins: Collection[int] = (), budget: int | None = None) -> Compaction:
         """Bring the next request of this conversation within the budget.
 
         Args:
             request: the whole history so far, as in `compact`.
             pins: indices of messages that must stay.
+            budget: for this request only, in place of the session's.
 
         Raises:
             BudgetError: what must stay does not fit; nothing of the session has changed.
             RequestError: as in `compact`.
         """
-        intake = take(request, pins=pins, **self._take)
+        intake = self._history.take(request, pins)
+        intake = intake if budget is None else replace(intake, budget=budget)
         policy: Policy = load_policy(self._policy, counter=intake.counter)  # each request has its model's measure
         room = int(intake.budget / self.correction)
-        frozen = self._standing(intake.units)
-        context = _held(intake, frozen) if policy.lazy else None
-        if context is None or context.tokens + intake.fixed > room:
+        frozen = self._frozen if self._frozen.hold(intake, self._history.generation) else Frozen()
+        held = frozen.over(intake, self._history.generation) if policy.lazy else None
+        if held is None or held.tokens + intake.fixed > room:
             context = self._evict(intake, policy, room)
-            frozen = _decisions(intake.units, context)
+            frozen = Frozen.of(intake.units, context)
             self.evictions += 1
-        self._frozen = frozen
-        sent = [(u.key, e.tokens_after) for u, e in zip(intake.units, context.ledger, strict=True) if e.tokens_after]
-        reused = _common(self._sent, sent)
-        self._sent = sent
-        done = intake.finish(replace(context, reused_tokens=reused + intake.fixed if reused else 0))
-        self._estimated = done.tokens
+            messages = context.messages
+            done = intake.finish(context)
+        else:
+            context, messages = Context((), held.ledger, held.tokens, intake.budget), held.messages
+            wires = held.wires
+            request = intake.dialect.emit(intake.parsed, messages) if wires is None else intake.put(wires)
+            done = intake.compaction(context, request)
+        sent = _Sent(messages, context.tokens, intake.parsed.fixed)
+        done = replace(done, reused_tokens=self._sent.reused(sent, intake))
+        self._frozen, self._sent, self._estimated = frozen, sent, done.tokens
         return done
 
     def observe(self, reply: Any, usage: object = None) -> Reply:
@@ -138,10 +135,27 @@ class Session:
             self.correction += (ratio - self.correction) / 2
         return Reply(reply, counted)
 
-    def _standing(self, units: list[Unit]) -> dict[bytes, _Decision]:
-        """The decisions of the last eviction; none when the history was edited or wound back in what they changed."""
-        gone = {key for key, decision in self._frozen.items() if decision.form != "raw"}
-        return self._frozen if gone <= {unit.key for unit in units} else {}
+    @property
+    def taken(self) -> Intake | None:
+        """The last request that was prepared, taken apart."""
+        return self._history.last
+
+    def same(self, wires: list[Any]) -> int:
+        """How many of these wire messages, from the first, are those of the last request."""
+        return self._history.same(wires)
+
+    def dump(self) -> dict[str, Any]:
+        """What another process needs to go on with this conversation, as plain JSON values."""
+        taken = self._history.last
+        frozen = self._frozen.dump(taken.dialect) if taken is not None and self._frozen.changed else None
+        return {"version": STATE, "correction": self.correction, "evictions": self.evictions, "frozen": frozen}
+
+    def load(self, state: Mapping[str, Any]) -> None:
+        """Go on from what `dump` made; a state of another version is not used, which costs an eviction."""
+        if state.get("version") != STATE:
+            return
+        self.correction, self.evictions = state["correction"], state["evictions"]
+        self._frozen = Frozen() if state["frozen"] is None else Frozen.load(state["frozen"])
 
     def _evict(self, intake: Intake, policy: Policy, room: int) -> Context:
         """Choose anew, for the low mark: that share of the room that what must stay leaves."""
@@ -154,59 +168,20 @@ class Session:
         return replace(context, budget=intake.budget)
 
 
-_NEW = _Decision("raw", None, "fits", None)
+@dataclass(frozen=True, slots=True)
+class _Sent:
+    """What a request of ours said: its messages, their tokens, and what else counts, such as tool schemas."""
 
+    messages: list[Message] = field(default_factory=list)
+    tokens: int = 0
+    fixed: tuple[Any, ...] = ()
 
-def _held(intake: Intake, frozen: Mapping[bytes, _Decision]) -> Context | None:
-    """The context under frozen decisions, with all that is new appended; None when what they changed must now stay."""
-    units, pinned = intake.units, floor(intake.units)
-    kept: dict[int, str] = {}
-    changed: dict[int, Unit] = {}
-    scores: dict[int, float] = {}
-    for unit in units:
-        form, placed, reason, score = frozen.get(unit.key, _NEW)
-        if form != "raw" and unit.index in pinned and reason != "truncated":
-            return None
-        if form != "omitted":
-            kept[unit.index] = reason
-        if placed is not None:
-            changed[unit.index] = _again(unit, placed, intake.counter)
-        if score is not None:
-            scores[unit.index] = score
-    return assemble(units, kept, intake.budget, pinned=pinned, scores=scores, changed=changed)
-
-
-def _decisions(units: list[Unit], context: Context) -> dict[bytes, _Decision]:
-    placed = {unit.index: unit for unit in context.units}
-    return {
-        unit.key: _Decision(
-            entry.form, placed[unit.index] if entry.form == "compressed" else None, entry.reason, entry.score
-        )
-        for unit, entry in zip(units, context.ledger, strict=True)
-    }
-
-
-def _again(unit: Unit, placed: Unit, counter: Counter) -> Unit:
-    """What once took the place of `unit`, over the unit's wire of today: clients move cache marks about."""
-    messages = tuple(_over(now, then) for now, then in zip(unit.messages, placed.messages, strict=True))
-    return replace(unit, messages=messages, tokens=sum(map(counter.message, messages)))
-
-
-def _over(now: Message, then: Message) -> Message:
-    """`then` with the wire of `now`, which reads the same but for what was shortened or removed."""
-    today = iter(now.parts)
-    parts: list[Part] = []
-    for part in then.parts:
-        match = next(p for p in today if type(p) is type(part))
-        parts.append(match if isinstance(part, Media | Opaque) else replace(part, wire=match.wire))  # type: ignore[union-attr, arg-type]
-    return replace(now, parts=tuple(parts))
-
-
-def _common(before: list[tuple[bytes, int]], now: list[tuple[bytes, int]]) -> int:
-    """Tokens of the longest common start of two lists of (key, tokens)."""
-    same = 0
-    for one, other in zip(before, now, strict=False):
-        if one != other:
-            break
-        same += one[1]
-    return same
+    def reused(self, now: _Sent, intake: Intake) -> int:
+        """Tokens at the start of `now` that equal the start of this one. Tools stand before messages."""
+        before = self.messages
+        if not before or self.fixed != now.fixed:
+            return 0
+        if before == now.messages[: len(before)]:
+            return self.tokens + intake.fixed
+        same = next(n for n, (one, other) in enumerate(zip_longest(before, now.messages)) if one != other)
+        return sum(map(intake.counter.message, before[:same])) + intake.fixed if same else 0

@@ -12,6 +12,7 @@ import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from math import ceil
 from types import MappingProxyType
 from typing import NamedTuple
@@ -170,10 +171,15 @@ def model_facts(model: str) -> ModelFacts | None:
 def for_model(model: str | None = None, *, media: Mapping[str, int] = MEDIA_TOKENS) -> Counter:
     """The built-in counter, scaled for the family of `model`; unknown models count as `o200k_base`."""
     facts = model_facts(model) if model else None
-    factor = facts.factor if facts else 1.0
+    return Counter(_scaled(facts.factor if facts else 1.0), media)
+
+
+@cache
+def _scaled(factor: float) -> Callable[[str], int]:
+    """The estimate times `factor`, the same function each time, so that counters can be compared."""
     if factor == 1.0:
-        return Counter(lambda text: ceil(estimate(text)), media)
-    return Counter(lambda text: ceil(estimate(text) * factor), media)
+        return lambda text: ceil(estimate(text))
+    return lambda text: ceil(estimate(text) * factor)
 
 
 def from_file(path: str, *, media: Mapping[str, int] = MEDIA_TOKENS) -> Counter:

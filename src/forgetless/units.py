@@ -9,43 +9,49 @@ from __future__ import annotations
 
 import json
 from collections import Counter as Bag
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from itertools import chain
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 from forgetless.errors import RequestError
-from forgetless.messages import Call, Media, Message, Opaque, Part, Result, Text, Thinking, Wire
-from forgetless.tokens import Counter
+from forgetless.messages import Call, Media, Message, Opaque, Part, Result, Text, Thinking
 
-__all__ = ["Keys", "Kind", "Span", "Unit", "check", "join", "split", "text_of"]
+__all__ = ["Keys", "Kind", "Span", "Unit", "check", "join", "placed", "roll", "text_of"]
 
 Kind: TypeAlias = Literal["system", "user", "assistant", "step"]
 
 Span: TypeAlias = tuple[int, int, int]
 """Message index, first part, end of parts. Index -1 is a system prompt that stands outside the message list."""
 
-KEEP_OPAQUE = frozenset({"compaction", "item_reference"})
-"""Blocks that stand for content held by the provider: without them the rest may make no sense."""
-
 
 class Keys:
     """The rolling keys of a conversation's units, made when the first is asked for: most calls ask for none."""
 
-    __slots__ = ("_made", "_messages")
+    __slots__ = ("_after", "_made", "_start", "messages")
 
-    def __init__(self, messages: Sequence[Sequence[Message]]) -> None:
-        """Take the messages of each unit."""
-        self._messages = messages
+    def __init__(self, after: Keys | None = None) -> None:
+        """Begin a conversation, or go on from the units that `after` has so far."""
+        self.messages: list[Sequence[Message]] = []  # of each unit
+        self._after = after
+        self._start = after.end if after is not None else 0
         self._made: list[bytes] = []
+
+    @property
+    def end(self) -> int:
+        """How many units there are."""
+        return self._start + len(self.messages)
 
     def of(self, index: int) -> bytes:
         """The key of the unit at `index`."""
-        made = self._made
-        while len(made) <= index:
-            made.append(_roll(made[-1] if made else b"", self._messages[len(made)]))
-        return made[index]
+        made, after = self._made, self._after
+        if after is not None and index < self._start:
+            return after.of(index)
+        while len(made) <= index - self._start:
+            last = made[-1] if made else after.of(self._start - 1) if after is not None and self._start else b""
+            made.append(roll(last, self.messages[len(made)]))
+        return made[index - self._start]
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,171 +91,23 @@ class Unit:
         return "\n".join(chain.from_iterable(map(_readable, (p for m in self.messages for p in m.parts))))
 
 
-class _Splitter:
-    """One pass over the messages; results find their step through the ids of the calls seen so far.
-
-    A unit in the making is a row of columns. An object for each would be one more for the cyclic collector to
-    follow, whose work grows faster than a long history does.
-    """
-
-    def __init__(self, counter: Counter) -> None:
-        self.count = counter.message
-        self.kinds: list[Kind] = []
-        self.tokens: list[int] = []
-        self.spans: list[Span] = []
-        self.messages: list[Message] = []
-        self.more: dict[int, list[tuple[Span, Message]]] = {}  # unit -> its second message and all later ones
-        self.pending: set[tuple[int, str]] = set()  # step and call id, while the call has no result
-        self.pinned: set[int] = set()
-        self.steps: dict[str, int] = {}  # call id -> the newest step that made a call with it
-        self.server: dict[Any, int] = {}  # id of a call to a provider's own tool -> its unit
-        self.run: int | None = None  # the assistant unit that the previous message belongs to
-        self.said: Message | None = None  # the newest message of an assistant
-
-    def put(self, unit: int | None, kind: Kind, span: Span, message: Message) -> int:
-        """Add a message to a unit, or to a new one of `kind`; says to which."""
-        tokens = self.count(message)
-        if unit is None:
-            self.kinds.append(kind)
-            self.tokens.append(tokens)
-            self.spans.append(span)
-            self.messages.append(message)
-            return len(self.kinds) - 1
-        self.more.setdefault(unit, []).append((span, message))
-        self.tokens[unit] += tokens
-        return unit
-
-    def feed(self, index: int, message: Message) -> None:
-        role = message.role
-        if role == "assistant":
-            self._assistant(index, message)
-            return
-        self.run = None
-        parts = message.parts
-        if role == "tool" or (role == "user" and Result in map(type, parts)):
-            self._results(index, message)
-            return
-        unit = self.put(None, "user" if role == "user" else "system", (index, 0, len(parts)), message)
-        if role != "user":
-            self.pinned.add(unit)
-
-    def _assistant(self, index: int, message: Message) -> None:
-        run = self.run
-        if self.said is not None and not _continues(self.said, message):
-            run = None
-        self.said = message
-        served = self._served(message)
-        run = run if served is None else served
-        unit = self.run = self.put(run, "assistant", (index, 0, len(message.parts)), message)
-        for part in message.parts:
-            if type(part) is Call:
-                self.kinds[unit] = "step"
-                self.pending.add((unit, part.id))
-                self.steps[part.id] = unit
-            elif type(part) is Opaque:
-                self._opaque(unit, part.block)
-
-    def _served(self, message: Message) -> int | None:
-        """The unit whose call a provider's own tool answers in this message, when it paused in between."""
-        answers = (part.block.get("tool_use_id") for part in message.parts if type(part) is Opaque)
-        return next((self.server[ident] for ident in answers if ident in self.server), None)
-
-    def _opaque(self, unit: int, block: Wire) -> None:
-        kind = str(block.get("type"))
-        if kind in KEEP_OPAQUE:
-            self.pinned.add(unit)
-        elif kind.endswith("_tool_use"):
-            self.server[block.get("id")] = unit
-            self.pending.add((unit, str(block.get("id"))))
-        elif "tool_use_id" in block:
-            self.pending.discard((unit, str(block["tool_use_id"])))
-
-    def _results(self, index: int, message: Message) -> None:
-        words: int | None = None
-        for start, stop, ident in _runs(message.parts):
-            whole = start == 0 and stop == len(message.parts)
-            piece = message if whole else replace(message, parts=message.parts[start:stop])
-            span = (index, start, stop)
-            if ident is None:
-                words = self.put(words, "user", span, piece)
-            else:
-                step = self.put(self.steps.get(ident), "step", span, piece)
-                self.pending.discard((step, ident))
-
-    def held(self, unit: int) -> tuple[tuple[Span, ...], tuple[Message, ...]]:
-        """Where the messages of a unit stood, and the messages."""
-        more = self.more.get(unit)
-        if more is None:
-            return (self.spans[unit],), (self.messages[unit],)
-        spans, messages = zip(*more, strict=True)
-        return (self.spans[unit], *spans), (self.messages[unit], *messages)
-
-    def open(self) -> set[int]:
-        """Steps with unanswered calls, and what an assistant did last while it may go on."""
-        found = {unit for unit, _ in self.pending}
-        kinds = self.kinds
-        acted = next((u for u in reversed(range(len(kinds))) if kinds[u] in ("assistant", "step")), None)
-        if acted is not None and (kinds[acted] == "step" or acted == len(kinds) - 1):
-            found.add(acted)
-        return found
-
-
-def _runs(parts: tuple[Part, ...]) -> Iterator[tuple[int, int, str | None]]:
-    """Cut parts into single results (with the id of their call) and runs of anything else (None)."""
-    start = 0
-    for i, part in enumerate(parts):
-        if type(part) is Result:
-            if start < i:
-                yield start, i, None
-            yield i, i + 1, part.id
-            start = i + 1
-    if start < len(parts):
-        yield start, len(parts), None
-
-
-def _continues(last: Message, message: Message) -> bool:
-    """Whether two assistant messages in a row are one reply: dialects of items give reasoning and calls apart."""
-    if not any(type(p) in (Text, Media) for p in last.parts):
-        return True
-    return bool(message.parts) and all(type(p) is Call for p in message.parts)
-
-
-def split(messages: Iterable[Message], counter: Counter, *, start: int = 0, pins: Collection[int] = ()) -> list[Unit]:
-    """Cut a conversation into units.
-
-    Args:
-        messages: a conversation, oldest first.
-        counter: counts the tokens of each message.
-        start: index of the first message; -1 where a system prompt stands before the list.
-        pins: indices of messages to pin; the unit that holds any of their parts is pinned whole.
-    """
-    splitter = _Splitter(counter)
-    feed = splitter.feed
-    for index, message in enumerate(messages, start):
-        feed(index, message)
-    pinned, opened = splitter.pinned, splitter.open()
-    units: list[Unit] = []
-    contents: list[tuple[Message, ...]] = []
-    keys = Keys(contents)
-    for index, (kind, tokens) in enumerate(zip(splitter.kinds, splitter.tokens, strict=True)):
-        at, held = splitter.held(index)
-        contents.append(held)
-        pin = index in pinned or (bool(pins) and any(i in pins for i, _, _ in at))
-        units.append(Unit(index, at, held, kind, tokens, pin, index in opened, keys))
-    return units
-
-
 def join(units: Iterable[Unit]) -> list[Message]:
     """The messages of `units` in their old order, parts of one message put together again."""
+    return [message for _, message in placed(units)]
+
+
+def placed(units: Iterable[Unit]) -> list[tuple[int, Message]]:
+    """What `join` gives, each message with its index in the conversation."""
     pieces = [(span, message) for unit in units for span, message in zip(unit.at, unit.messages, strict=True)]
     pieces.sort(key=lambda piece: piece[0])
-    messages: list[Message] = []
+    messages: list[tuple[int, Message]] = []
     last: int | None = None
     for (index, _, _), message in pieces:
         if index == last:
-            messages[-1] = replace(messages[-1], parts=messages[-1].parts + message.parts)
+            before = messages[-1][1]
+            messages[-1] = (index, replace(before, parts=before.parts + message.parts))
         else:
-            messages.append(message)
+            messages.append((index, message))
         last = index
     return messages
 
@@ -297,7 +155,7 @@ def _readable(part: Part) -> Iterator[str]:
             return
 
 
-def _roll(key: bytes, messages: Sequence[Message]) -> bytes:
+def roll(key: bytes, messages: Sequence[Message]) -> bytes:
     """The next rolling key. Wire extras stay out of it: clients move cache marks about between requests."""
     read = "".join([f"\x1e{message.role}\x1f{_read(message.parts)}" for message in messages])
     return blake2b(key + read.encode("utf-8", "surrogatepass"), digest_size=16).digest()
@@ -306,7 +164,8 @@ def _roll(key: bytes, messages: Sequence[Message]) -> bytes:
 def _read(parts: tuple[Part, ...]) -> str:
     if len(parts) == 1 and type(part := parts[0]) is Text:
         return part.text
-    return "\x1f".join(map(_identity, parts))
+    # Clients send the content of a reply that has none as null or as "": a model reads the same.
+    return "\x1f".join([_identity(part) for part in parts if type(part) is not Text or part.text])
 
 
 def _identity(part: Part) -> str:

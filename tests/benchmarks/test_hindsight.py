@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from forgetless.benchmarks import hindsight
 from forgetless.benchmarks.hindsight import best_cover, keep_first
 from forgetless.registry import load_dialect
+from forgetless.splitting import split
 from forgetless.tokens import Counter
-from forgetless.units import split
 
 
 def covered(masks: list[int], chosen: tuple[int, ...] | list[int], start: int) -> int:

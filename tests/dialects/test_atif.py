@@ -13,8 +13,9 @@ from forgetless import compact
 from forgetless.dialects.atif import is_atif, messages_from_atif
 from forgetless.errors import RequestError
 from forgetless.registry import load_dialect
+from forgetless.splitting import split
 from forgetless.tokens import for_model
-from forgetless.units import check, split
+from forgetless.units import check
 
 
 def trajectory(*steps: dict[str, Any]) -> dict[str, Any]:

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from forgetless import BudgetError, ConfigError, compact, load_policy
 from forgetless.policies.base import floor
 from forgetless.registry import load_dialect
+from forgetless.splitting import split
 from forgetless.tokens import for_model
-from forgetless.units import split
 from strategies import chat
 
 

@@ -11,8 +11,8 @@ from forgetless import compact
 from forgetless.policies.base import floor
 from forgetless.policies.truncate import MIN_TOKENS, cut, truncate
 from forgetless.registry import load_dialect
+from forgetless.splitting import split
 from forgetless.tokens import Counter, for_model
-from forgetless.units import split
 
 QUARTER = Counter(lambda text: -(-len(text) // 4))
 FAMILY = "👩‍👩‍👧‍👦"

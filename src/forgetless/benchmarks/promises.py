@@ -118,7 +118,7 @@ class Measured:
 
 def measure(history: History) -> Measured:
     """Read and count a history."""
-    intake = take(history.body, dialect=history.dialect, budget=1)
+    intake = take(history.body, Terms(1, history.dialect))
     request, counter, fixed = intake.parsed, intake.counter, intake.fixed
     wire = Wire(history.dialect, history.messages)
     stays = wire.floor(history.pins)

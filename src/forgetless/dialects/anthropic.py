@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from forgetless.dialects.base import Body, Request, block_list, ident, mapping, messages_of
+from forgetless.dialects.base import Body, Request, block_list, ident, mapping, messages_of, parsed
 from forgetless.dialects.blocks import part, text_block
 from forgetless.errors import RequestError
 from forgetless.messages import Call, Media, Message, Opaque, Part, Result, Text, Thinking, Wire
@@ -19,14 +19,15 @@ class Anthropic:
     """The dialect `anthropic`."""
 
     name = "anthropic"
+    key = "messages"
 
-    def parse(self, body: Body) -> Request:
+    def parse(self, body: Body, known: Sequence[Message] = ()) -> Request:
         """Parse a body or a list of messages.
 
         Raises:
             RequestError: names the message that is not one of this dialect.
         """
-        messages = tuple(_message(wire, index) for index, wire in enumerate(messages_of(body, "messages")))
+        messages = parsed(messages_of(body, "messages"), known, _message)
         pins = frozenset((*_beside_system(messages), *_first_thought(messages)))
         if not isinstance(body, Mapping):
             return Request(messages, 0, (), body, pins)
@@ -43,12 +44,15 @@ class Anthropic:
         head = {"system": _blocks(messages[0].parts)} if request.start else {}
         return {**request.body, **head, "messages": wires}
 
+    def wire(self, message: Message) -> Wire:
+        """One message, as it stands in the list."""
+        return _wire(message)
+
 
 def _beside_system(messages: Sequence[Message]) -> Iterator[int]:
     """Neighbours of system messages in mid-conversation, which must stand behind a user's and before a reply."""
-    for index, message in enumerate(messages):
-        if message.role == "system":
-            yield from (i for i in (index - 1, index + 1) if 0 <= i < len(messages))
+    for index in [index for index, message in enumerate(messages) if message.role == "system"]:
+        yield from (i for i in (index - 1, index + 1) if 0 <= i < len(messages))
 
 
 def _first_thought(messages: Sequence[Message]) -> Iterator[int]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import count, islice
 from typing import Any, Protocol, TypeAlias
 
 from forgetless.errors import RequestError
@@ -19,6 +20,7 @@ __all__ = [
     "input_tokens",
     "mapping",
     "messages_of",
+    "parsed",
 ]
 
 Body: TypeAlias = Mapping[str, Any] | Sequence[Mapping[str, Any]]
@@ -62,19 +64,42 @@ class Request:
 
 
 class Dialect(Protocol):
-    """One wire format. `emit(parse(body), parse(body).messages)` equals `body`."""
+    """One wire format. `emit(parse(body), parse(body).messages)` equals `body`.
+
+    Attributes:
+        name: as a user names it.
+        key: the field of a body that holds the list of messages.
+    """
 
     name: str
+    key: str
 
-    def parse(self, body: Body) -> Request:
+    def parse(self, body: Body, known: Sequence[Message] = ()) -> Request:
         """Messages and all else that counts.
+
+        Args:
+            body: a body or a list of messages.
+            known: what the first messages of the list were parsed to before, when they have not changed since.
 
         Raises:
             RequestError: the body is not of this dialect; names the message.
         """
 
+    def wire(self, message: Message) -> Wire:
+        """One message, as it stands in the list."""
+
     def emit(self, request: Request, messages: Sequence[Message]) -> Any:
         """A body of the same shape as `request.body` with `messages` in the place of its own."""
+
+
+def parsed(
+    wires: Sequence[Any], known: Sequence[Message], parse: Callable[[object, int], Message]
+) -> tuple[Message, ...]:
+    """The messages of a list whose first ones are `known`."""
+    if not known:
+        return tuple(map(parse, wires, count()))
+    start = len(known)
+    return (*known, *map(parse, islice(wires, start, None), count(start)))
 
 
 def messages_of(body: Body, key: str) -> Sequence[Any]:
@@ -126,12 +151,12 @@ def input_tokens(usage: object) -> int | None:
     Anthropic reports what came from its cache and what went into it beside its `input_tokens`.
     """
 
-    def count(name: str) -> int:
+    def counted(name: str) -> int:
         found = usage.get(name) if isinstance(usage, Mapping) else getattr(usage, name, None)
         return found if isinstance(found, int) and not isinstance(found, bool) and found > 0 else 0
 
     beside = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
-    return count("prompt_tokens") or sum(map(count, beside)) or None
+    return counted("prompt_tokens") or sum(map(counted, beside)) or None
 
 
 _ANTHROPIC = frozenset(

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
-from forgetless.dialects.base import Body, Request, block_list, ident, mapping, messages_of
+from forgetless.dialects.base import Body, Request, block_list, ident, mapping, messages_of, parsed
 from forgetless.dialects.blocks import part, text_block
 from forgetless.errors import RequestError
 from forgetless.messages import Call, Media, Message, Opaque, Part, Result, Role, Text, Thinking, Wire
@@ -24,15 +24,15 @@ class Chat:
     """The dialect `chat`."""
 
     name = "chat"
+    key = "messages"
 
-    def parse(self, body: Body) -> Request:
+    def parse(self, body: Body, known: Sequence[Message] = ()) -> Request:
         """Parse a body or a list of messages.
 
         Raises:
             RequestError: names the message that is not one of this dialect.
         """
-        wires = messages_of(body, "messages")
-        messages = tuple(_message(wire, index) for index, wire in enumerate(wires))
+        messages = parsed(messages_of(body, "messages"), known, _message)
         fixed = tuple(body[k] for k in _COUNTED if body.get(k)) if isinstance(body, Mapping) else ()
         return Request(messages, 0, fixed, body)
 
@@ -40,6 +40,10 @@ class Chat:
         """Emit `messages` in the shape of `request.body`."""
         wires = [_wire(message) for message in messages]
         return {**request.body, "messages": wires} if isinstance(request.body, Mapping) else wires
+
+    def wire(self, message: Message) -> Wire:
+        """One message, as it stands in the list."""
+        return _wire(message)
 
 
 def _message(wire: object, index: int) -> Message:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, cast
 
-from forgetless.dialects.base import Body, Request, block_list, ident, mapping, messages_of
+from forgetless.dialects.base import Body, Request, block_list, ident, mapping, messages_of, parsed
 from forgetless.dialects.blocks import part, text_block
 from forgetless.errors import RequestError
 from forgetless.messages import Call, Media, Message, Opaque, Part, Result, Role, Text, Thinking, Wire
@@ -31,8 +31,9 @@ class Responses:
     """The dialect `responses`."""
 
     name = "responses"
+    key = "input"
 
-    def parse(self, body: Body) -> Request:
+    def parse(self, body: Body, known: Sequence[Message] = ()) -> Request:
         """Parse a body or a list of items; `instructions` become a system message at index -1.
 
         Raises:
@@ -41,7 +42,7 @@ class Responses:
         if isinstance(body, Mapping) and isinstance(text := body.get("input"), str):
             messages: tuple[Message, ...] = (Message("user", (Text(text),)),)
         else:
-            messages = tuple(_item(wire, index) for index, wire in enumerate(messages_of(body, "input")))
+            messages = parsed(messages_of(body, "input"), known, _item)
         if not isinstance(body, Mapping):
             return Request(messages, 0, (), body)
         fixed = tuple(body[k] for k in _COUNTED if body.get(k))
@@ -62,6 +63,10 @@ class Responses:
         if isinstance(body.get("input"), str):
             return {**body, "input": "".join(p.text for p in listed[0].parts if isinstance(p, Text))}
         return {**body, "input": [_wire(message) for message in listed]}
+
+    def wire(self, message: Message) -> Wire:
+        """One item, as it stands in the list."""
+        return _wire(message)
 
 
 def _answers(messages: Sequence[Message]) -> Iterator[int]:

@@ -6,7 +6,7 @@ point. An eager policy (the papers' own forms) rewrites at every call. `Policy.l
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol, TypeAlias
 
@@ -25,6 +25,7 @@ __all__ = [
     "capacity",
     "fits",
     "floor",
+    "held",
     "last_user",
     "opener",
     "whole",
@@ -127,8 +128,13 @@ def last_user(units: Sequence[Unit]) -> Unit | None:
 
     Words beside tool results come after that: agents' clients put reminders of their own there.
     """
-    users = [unit for unit in units if unit.kind == "user"]
-    return next((unit for unit in reversed(users) if not _beside(unit)), users[-1] if users else None)
+    newest: Unit | None = None
+    for unit in reversed(units):
+        if unit.kind == "user":
+            if not _beside(unit):
+                return unit
+            newest = newest or unit
+    return newest
 
 
 def _beside(unit: Unit) -> bool:
@@ -142,18 +148,36 @@ def opener(units: Sequence[Unit], kept: Mapping[int, str]) -> Unit | None:
     None when nothing is missing: the first kept unit that is not a system message is a user unit, or no user
     unit stands before it that could open.
     """
-    first = next((u for u in units if u.kind != "system" and u.index in kept), None)
-    if first is None or first.kind == "user":
+    first = min((index for index in kept if units[index].kind != "system"), default=None)
+    if first is None or units[first].kind == "user":
         return None
-    return next((u for u in reversed(units[: first.index]) if u.kind == "user"), None)
+    return next((units[index] for index in reversed(range(first)) if units[index].kind == "user"), None)
 
 
-def floor(units: Sequence[Unit]) -> dict[int, str]:
+def floor(units: Sequence[Unit], settled: Mapping[int, str] | None = None, start: int = 0) -> dict[int, str]:
     """What must stay, as unit index -> reason.
 
     System and developer messages, what the caller pinned, the last user message and the user's newest words beside
     results, the open step with its pending calls, and the user message that opens the turn of the first of these.
+
+    Args:
+        units: the whole conversation.
+        settled: what `held` found among the units before `start`, none of which is open.
+        start: where to look from.
     """
+    kept = {**(settled or {}), **held(units[start:] if start else units)}
+    newest = next((unit for unit in reversed(units) if unit.kind == "user"), None)
+    for user in (last_user(units), newest):
+        if user is not None:
+            kept.setdefault(user.index, "last_user")
+    first = opener(units, kept)
+    if first is not None:
+        kept[first.index] = "opener"
+    return kept
+
+
+def held(units: Iterable[Unit]) -> dict[int, str]:
+    """What must stay for what it is itself, wherever it stands: unit index -> reason."""
     kept: dict[int, str] = {}
     for unit in units:
         if unit.kind == "system":
@@ -162,13 +186,6 @@ def floor(units: Sequence[Unit]) -> dict[int, str]:
             kept[unit.index] = "pinned"
         elif unit.open:
             kept[unit.index] = "open"
-    newest = next((unit for unit in reversed(units) if unit.kind == "user"), None)
-    for user in (last_user(units), newest):
-        if user is not None:
-            kept.setdefault(user.index, "last_user")
-    first = opener(units, kept)
-    if first is not None:
-        kept[first.index] = "opener"
     return kept
 
 

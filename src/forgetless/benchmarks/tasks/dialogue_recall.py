@@ -20,8 +20,9 @@ from forgetless.errors import BudgetError
 from forgetless.messages import Message
 from forgetless.policies.base import Context, Policy
 from forgetless.registry import load_dialect
+from forgetless.splitting import split
 from forgetless.tokens import Counter
-from forgetless.units import Unit, split, text_of
+from forgetless.units import Unit, text_of
 
 __all__ = ["BUDGETS", "VERSION", "Cell", "measure", "summarise"]
 

@@ -26,8 +26,9 @@ from forgetless.errors import BudgetError
 from forgetless.messages import Call, Message, Part, Result, Text
 from forgetless.policies.base import Context, Policy, capacity, floor
 from forgetless.registry import load_dialect
+from forgetless.splitting import split
 from forgetless.tokens import Counter
-from forgetless.units import Unit, split
+from forgetless.units import Unit
 
 __all__ = ["BUDGETS", "VERSION", "Action", "Cell", "actions", "measure", "records", "summarise", "texts"]
 

@@ -25,8 +25,8 @@ from forgetless.benchmarks.results import Run, open_run
 from forgetless.compaction import compact
 from forgetless.errors import ConfigError, MissingExtra
 from forgetless.registry import load_dialect, load_policy
+from forgetless.splitting import split
 from forgetless.tokens import for_model
-from forgetless.units import split
 
 __all__ = ["VARIANTS", "history", "overhead"]
 

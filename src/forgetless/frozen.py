@@ -1,0 +1,231 @@
+"""Decisions that hold between evictions, and what they make of a conversation that has grown since."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+from forgetless.dialects.base import Dialect
+from forgetless.intake import Intake
+from forgetless.messages import Media, Message, Opaque, Part
+from forgetless.policies.base import Context, Entry, Form, assemble, floor, held
+from forgetless.registry import load_dialect
+from forgetless.tokens import Counter
+from forgetless.units import Unit, placed
+
+__all__ = ["Decision", "Frozen", "Held"]
+
+
+class Decision(NamedTuple):
+    """What became of a unit at the last eviction.
+
+    Attributes:
+        form: `raw`, `compressed` or `omitted`.
+        reason: as in its ledger entry.
+        score: the same.
+        messages: what stands in its place, where it was compressed.
+    """
+
+    form: Form
+    reason: str
+    score: float | None
+    messages: tuple[Message, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A request under frozen decisions.
+
+    Attributes:
+        ledger: an entry for each unit.
+        messages: what stays, in order.
+        wires: the same as wire messages; None where the request holds no list of them.
+        tokens: of `messages`.
+    """
+
+    ledger: tuple[Entry, ...]
+    messages: list[Message]
+    wires: list[Any] | None
+    tokens: int
+
+
+_NEW = Decision("raw", "fits", None)
+
+
+@dataclass
+class _Settled:
+    """What the decisions make of the settled units: worked out once, and only added to."""
+
+    generation: int
+    count: int = 0
+    pinned: dict[int, str] = field(default_factory=dict)
+    ledger: list[Entry] = field(default_factory=list)
+    messages: list[Message] = field(default_factory=list)
+    at: list[int] = field(default_factory=list)  # which of the wire messages stay
+    made: dict[int, Any] = field(default_factory=dict)  # place in `at` -> the wire in place of that message
+    tokens: int = 0
+
+    def wires(self, now: Sequence[Any]) -> list[Any]:
+        """What stays of the wire messages that came."""
+        wires = list(map(now.__getitem__, self.at))
+        for place, wire in self.made.items():
+            wires[place] = wire
+        return wires
+
+
+class Frozen:
+    """The decisions of the last eviction, by the place of each unit.
+
+    They hold as long as the conversation is the same up to the last unit that was changed or left out. Keys of
+    units are rolling, so one key tells. What has been said since is new, and stays.
+
+    Attributes:
+        decisions: by index of the unit.
+        key: of the last unit that was changed or left out, if any was.
+        end: of the last unit of all that were decided on.
+    """
+
+    def __init__(self, decisions: Sequence[Decision] = (), key: bytes = b"", end: bytes = b"") -> None:
+        """Freeze decisions."""
+        self.decisions = decisions
+        self.key = key
+        self.end = end
+        self.changed = last_change(decisions) + 1
+        self._settled: _Settled | None = None
+        self._found = -1  # generation of the conversation in which all that was decided on is settled and the same
+
+    @classmethod
+    def of(cls, units: Sequence[Unit], context: Context) -> Frozen:
+        """The decisions in a context."""
+        stands = {unit.index: unit.messages for unit in context.units}
+        made = [
+            Decision(entry.form, entry.reason, entry.score, stands[index] if entry.form == "compressed" else None)
+            for index, entry in enumerate(context.ledger)
+        ]
+        last = last_change(made)
+        return cls(made, units[last].key if last >= 0 else b"", units[-1].key) if last >= 0 else cls()
+
+    def dump(self, dialect: Dialect) -> dict[str, Any]:
+        """All of it as plain JSON values."""
+        rows = [
+            [d.form, d.reason, d.score, None if d.messages is None else [dialect.wire(m) for m in d.messages]]
+            for d in self.decisions
+        ]
+        return {"dialect": dialect.name, "key": self.key.hex(), "end": self.end.hex(), "decisions": rows}
+
+    @classmethod
+    def load(cls, state: Mapping[str, Any]) -> Frozen:
+        """What `dump` made."""
+        dialect = load_dialect(state["dialect"])
+        decisions = [
+            Decision(form, reason, score, None if wires is None else dialect.parse(wires).messages)
+            for form, reason, score, wires in state["decisions"]
+        ]
+        return cls(decisions, bytes.fromhex(state["key"]), bytes.fromhex(state["end"]))
+
+    def hold(self, intake: Intake, generation: int) -> bool:
+        """Whether the conversation is still the one that was decided on."""
+        if not self.changed or self._found == generation:
+            return True
+        units, known = intake.units, len(self.decisions)
+        if len(units) < self.changed or units[self.changed - 1].key != self.key:
+            return False
+        if known > self.changed and (len(units) < known or units[known - 1].key != self.end):
+            self.decisions, self.end = self.decisions[: self.changed], self.key
+        if intake.settled >= known:
+            self._found = generation
+        return True
+
+    def over(self, intake: Intake, generation: int) -> Held | None:
+        """What they make of a request that they hold for; None when something that was left out must now stay."""
+        settled = self._settle(intake, generation)
+        units, start = intake.units, settled.count
+        pinned = floor(units, settled.pinned, start)
+        ledger = settled.ledger
+        if again := {i: reason for i, reason in pinned.items() if i < start and i not in settled.pinned}:
+            ledger = ledger.copy()
+            for index, reason in again.items():
+                entry = ledger[index]
+                if not _may_stand(entry.form, entry.reason):
+                    return None
+                ledger[index] = replace(entry, pinned=True, reason=reason if entry.form == "raw" else entry.reason)
+        tail = self._context(intake, units[start:], pinned)
+        if tail is None:
+            return None
+        new = placed(tail.units)
+        wires = None if intake.wires is None else settled.wires(intake.wires)
+        if wires is not None:
+            wires.extend(intake.wire(index, message) for index, message in new if index >= 0)
+        messages = [*settled.messages, *(message for _, message in new)]
+        return Held((*ledger, *tail.ledger), messages, wires, settled.tokens + tail.tokens)
+
+    def _settle(self, intake: Intake, generation: int) -> _Settled:
+        """What they make of the settled units, those included that have settled since the last request."""
+        settled = self._settled
+        if settled is None or settled.generation != generation or settled.count > intake.settled:
+            settled = self._settled = _Settled(generation)
+        new = intake.units[settled.count : intake.settled]
+        if new:
+            pinned = held(new)
+            context = self._context(intake, new, pinned, strict=False)
+            assert context is not None
+            settled.pinned.update(pinned)
+            settled.ledger.extend(context.ledger)
+            settled.tokens += context.tokens
+            for index, message in placed(context.units):
+                settled.messages.append(message)
+                if index < 0:
+                    continue
+                if message is not intake.parsed.messages[index - intake.parsed.start]:
+                    settled.made[len(settled.at)] = intake.dialect.wire(message)
+                settled.at.append(index)
+            settled.count = intake.settled
+        return settled
+
+    def _context(
+        self, intake: Intake, units: Sequence[Unit], pinned: dict[int, str], *, strict: bool = True
+    ) -> Context | None:
+        """The context of some of the units; None when something that was changed has to stay as it is."""
+        kept: dict[int, str] = {}
+        changed: dict[int, Unit] = {}
+        scores: dict[int, float] = {}
+        known = len(self.decisions)
+        for unit in units:
+            index = unit.index
+            form, reason, score, messages = self.decisions[index] if index < known else _NEW
+            if strict and index in pinned and not _may_stand(form, reason):
+                return None
+            if form != "omitted":
+                kept[index] = reason
+            if messages is not None:
+                changed[index] = _again(unit, messages, intake.counter)
+            if score is not None:
+                scores[index] = score
+        return assemble(units, kept, intake.budget, pinned=pinned, scores=scores, changed=changed)
+
+
+def last_change(decisions: Sequence[Decision]) -> int:
+    """The place of the last unit that is not as it was; -1 when all are."""
+    return max((place for place, decision in enumerate(decisions) if decision.form != "raw"), default=-1)
+
+
+def _may_stand(form: Form, reason: str) -> bool:
+    """Whether a unit that must stay may stand as it was decided on: whole, or cut because it is too long."""
+    return form == "raw" or reason == "truncated"
+
+
+def _again(unit: Unit, messages: Sequence[Message], counter: Counter) -> Unit:
+    """What once took the place of `unit`, over the unit's wire of today: clients move cache marks about."""
+    made = tuple(_over(now, then) for now, then in zip(unit.messages, messages, strict=True))
+    return replace(unit, messages=made, tokens=sum(map(counter.message, made)))
+
+
+def _over(now: Message, then: Message) -> Message:
+    """`then` with the wire of `now`, which reads the same but for what was shortened or removed."""
+    today = iter(now.parts)
+    parts: list[Part] = []
+    for part in then.parts:
+        match = next(p for p in today if type(p) is type(part))
+        parts.append(match if isinstance(part, Media | Opaque) else replace(part, wire=match.wire))  # type: ignore[union-attr, arg-type]
+    return replace(now, parts=tuple(parts))
