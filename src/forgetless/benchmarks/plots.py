@@ -8,7 +8,7 @@ from typing import Any
 
 from forgetless.errors import MissingExtra
 
-__all__ = ["overhead_plot", "retention_plot"]
+__all__ = ["overhead_plot", "replay_plot", "retention_plot"]
 
 
 def _figure() -> Any:
@@ -88,4 +88,46 @@ def retention_plot(summary: Mapping[str, Any], path: Path) -> None:
         panel.grid(alpha=0.3)
     names = panels[0].get_legend_handles_labels()
     figure.legend(*names, loc="outside lower center", ncols=max(1, len(names[1])), fontsize="small")
+    figure.savefig(path, dpi=120)
+
+
+def replay_plot(summary: Mapping[str, Any], path: Path) -> None:
+    """Cost with a prompt cache against tokens sent, a point per policy and budget, and prefix shares as bars.
+
+    Args:
+        summary: of `forgetless bench replay`.
+        path: the PNG file to write.
+
+    Raises:
+        MissingExtra: matplotlib is not installed.
+    """
+    figure = _figure()
+    money, shares = figure.subplots(1, 2)
+    rows = summary["rows"]
+    policies = list(dict.fromkeys(row["policy"] for row in rows))
+    for policy in policies:
+        points = [(row["input"], row["cached"]) for row in rows if row["policy"] == policy]
+        money.plot(
+            *zip(*points, strict=True), "--" if "trim" in policy else "-", marker="o", markersize=4, label=policy
+        )
+    money.set(title=f"cost of a run, {summary['price']}", xlabel="tokens sent in a run (mean)")
+    money.set_ylabel("cents with the prompt cache (mean)")
+    money.legend(fontsize="small")
+    budgets = list(dict.fromkeys(row["budget"] for row in rows))
+    for place, budget in enumerate(budgets):
+        of_budget = [row for row in rows if row["budget"] == budget]
+        height = 0.8 / max(1, len(budgets) - 1)  # the row without a budget stands alone
+        offset = 0.0 if budget is None else (place - len(budgets) / 2) * height
+        means = [row["prefix_share"] for row in of_budget]
+        ends = [[abs(row["prefix_share"] - row[f"prefix_share_{end}"]) for row in of_budget] for end in ("low", "high")]
+        at = [policies.index(row["policy"]) + offset for row in of_budget]
+        label = "no budget" if budget is None else f"{budget:,} tokens"
+        shares.barh(at, means, height, xerr=ends, error_kw={"linewidth": 1}, label=label)
+    shares.set_yticks(range(len(policies)), labels=policies)
+    shares.invert_yaxis()
+    shares.set(title="sent tokens that start as the request before", xlabel="share (mean, 95 %)")
+    names = shares.get_legend_handles_labels()
+    figure.legend(*names, loc="outside lower right", ncols=len(budgets), fontsize="small")
+    for panel in (money, shares):
+        panel.grid(alpha=0.3)
     figure.savefig(path, dpi=120)

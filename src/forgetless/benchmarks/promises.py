@@ -15,7 +15,7 @@ from forgetless.benchmarks.wire import Wire, listed
 from forgetless.compaction import compact
 from forgetless.dialects.base import Request
 from forgetless.errors import BudgetError
-from forgetless.intake import Compaction, take
+from forgetless.intake import Compaction, Terms, take
 from forgetless.policies.base import Policy
 from forgetless.registry import load_dialect, load_policy
 from forgetless.tokens import PER_MESSAGE, Counter
