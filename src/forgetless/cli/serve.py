@@ -1,0 +1,168 @@
+"""`forgetless serve`: the proxy."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import socket
+import sys
+import tempfile
+from pathlib import Path
+from typing import Annotated, Any
+
+from cyclopts import Parameter
+
+from forgetless.errors import ConfigError
+from forgetless.proxy.metrics import FOLDER
+
+__all__ = ["serve"]
+
+GRACE = 30
+"""Seconds that requests under way have when the proxy is stopped."""
+
+MOST_AT_ONCE = 10_000
+"""Connections at once, above which the answer is 503."""
+
+
+def serve(
+    *,
+    upstream: str | None = None,
+    policy: str | None = None,
+    option: Annotated[tuple[str, ...], Parameter(negative=())] = (),
+    budget: int | None = None,
+    host: str = "127.0.0.1",
+    port: int = 8787,
+    store: str | None = None,
+    contents: bool | None = None,
+    keep_days: float | None = None,
+    config: Path | None = None,
+    shadow: bool | None = None,
+    strict: bool | None = None,
+    recall: bool | None = None,
+    truncate: bool | None = None,
+    workers: int = 1,
+) -> None:
+    """Serve a provider's API; point your client's base_url at it.
+
+    Args:
+        upstream: the provider's base address, or `embedded` for the small model in this process.
+        policy: what decides what stays.
+        option: NAME=VALUE, an option of the policy; may be repeated.
+        budget: most tokens of a request; by default the window of the request's model less its reply.
+        host: address to listen on; by default this machine only.
+        port: port to listen on.
+        store: where conversations are kept: a file, postgresql://..., memory or none; by default a file of yours.
+        contents: keep what was said; --no-contents keeps decisions and numbers only.
+        keep_days: remove conversations that were not used for so many days.
+        config: a TOML file with any of these settings; what is given here wins.
+        shadow: forward everything unchanged, and record what would have been sent and saved.
+        strict: answer 400 when what must stay is over the budget; otherwise that much is sent.
+        recall: offer the model a tool that reads back what was left out.
+        truncate: cut inside long texts where what must stay is over the budget.
+        workers: processes.
+    """
+    from forgetless.proxy.settings import Settings
+
+    given: dict[str, Any] = {
+        "upstream": upstream,
+        "policy": policy,
+        "options": dict(map(_option, option)) or None,
+        "budget": budget,
+        "store": store,
+        "contents": contents,
+        "keep_days": keep_days,
+        "shadow": shadow,
+        "strict": strict,
+        "recall": recall,
+        "truncate": truncate,
+    }
+    told = Settings.read(config) if config is not None else {}
+    told |= {name: value for name, value in given.items() if value is not None}
+    if "upstream" not in told:
+        raise ConfigError("--upstream is missing: the provider's base address, or 'embedded'")
+    settings = Settings(**told)
+    if workers < 1:
+        raise ConfigError(f"workers must be at least 1, not {workers!r}")
+    if workers > 1 and settings.store in ("memory", "none"):
+        raise ConfigError(f"{workers} workers need a store that they can share, not {settings.store!r}")
+    if workers > 1 and settings.upstream == "embedded":
+        raise ConfigError("the embedded model runs in one worker")
+    _run(settings, host, port, workers)
+
+
+def _option(text: str) -> tuple[str, Any]:
+    name, sign, value = text.partition("=")
+    if not sign:
+        raise ConfigError(f"an option is NAME=VALUE, not {text!r}")
+    try:
+        return name, json.loads(value)
+    except ValueError:
+        return name, value
+
+
+def _run(settings: Any, host: str, port: int, workers: int) -> None:
+    import uvicorn
+    from uvicorn.supervisors import Multiprocess
+
+    from forgetless.proxy.app import SETTINGS
+    from forgetless.stores.open import open_store
+
+    open_store(settings.store, contents=settings.contents).close()  # fail here, with one line, and not in a worker
+    logs()
+    os.environ[SETTINGS] = settings.dumps()
+    config = uvicorn.Config(
+        "forgetless.proxy.app:app",
+        factory=True,
+        workers=workers,
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        date_header=False,
+        timeout_graceful_shutdown=GRACE,
+        limit_concurrency=MOST_AT_ONCE,
+    )
+    server = uvicorn.Server(config)
+    with _listen(host, port) as listener, tempfile.TemporaryDirectory(prefix="forgetless-") as folder:
+        print(f"forgetless: {_address(listener)}/v1 -> {settings.upstream}, policy {settings.policy}", file=sys.stderr)
+        if workers > 1:
+            os.environ[FOLDER] = folder
+            Multiprocess(config, target=server.run, sockets=[listener]).run()
+        else:
+            server.run(sockets=[listener])
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    """A listening socket. It says that it speaks TCP, without which asyncio leaves Nagle's delay on."""
+    try:
+        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
+    except OSError as error:
+        raise ConfigError(f"cannot listen on {host}:{port}: {error.strerror}; choose another --port") from None
+    listener.set_inheritable(True)
+    return listener
+
+
+def _address(listener: socket.socket) -> str:
+    host, port = listener.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def logs() -> None:
+    """Send the proxy's log to stderr, a JSON object a line."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(_Lines())
+    root = logging.getLogger("forgetless")
+    root.handlers = [handler]
+    root.setLevel(logging.INFO)
+
+
+class _Lines(logging.Formatter):
+    """A record as one JSON line; `extra={"data": {...}}` adds fields."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        data = getattr(record, "data", {})
+        line = {"at": self.formatTime(record), "level": record.levelname.lower(), "event": record.getMessage(), **data}
+        return json.dumps(line, ensure_ascii=True, default=str)

@@ -1,0 +1,1 @@
+"""The HTTP proxy, the only asynchronous part."""

@@ -1,0 +1,354 @@
+"""One request: read, brought within its budget, forwarded, answered, recorded.
+
+Nothing that goes wrong here may cost the client its reply. A request that is not understood, a policy that fails, a
+store that is away: the request goes upstream as it came, and the fault is counted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from secrets import token_hex
+from time import perf_counter
+from typing import Any
+
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from forgetless.errors import BudgetError, ConfigError, RequestError, StoreError
+from forgetless.proxy.bodies import decode, encode
+from forgetless.proxy.conversations import Conversations, Live, leading
+from forgetless.proxy.incoming import Refused, caller_of, path_of, read_body
+from forgetless.proxy.journal import Journal
+from forgetless.proxy.metrics import Metrics
+from forgetless.proxy.planning import Plan, plan, record, refused
+from forgetless.proxy.relay import Relay
+from forgetless.proxy.settings import Settings
+from forgetless.proxy.upstream import Answer, Upstream, UpstreamError
+from forgetless.replies.base import Completion, Reader
+from forgetless.replies.faults import error_body
+from forgetless.replies.overflow import overflow
+from forgetless.replies.readers import reader
+from forgetless.replies.sse import Event, Events
+from forgetless.stores.base import Store
+
+__all__ = ["Endpoint", "Proxy"]
+
+log = logging.getLogger("forgetless.proxy")
+
+IN_THREAD = 2**20
+"""Bytes of a body above which it is prepared in a thread, so that others need not wait."""
+
+ENDS = frozenset({"message_stop", "response.completed", "response.failed", "response.incomplete"})
+"""Events after which nothing comes; `[DONE]` is the one of Chat Completions."""
+
+
+@dataclass(frozen=True)
+class Proxy:
+    """What all requests share."""
+
+    settings: Settings
+    upstream: Upstream
+    store: Store
+    journal: Journal
+    metrics: Metrics
+    conversations: Conversations
+
+
+class Endpoint:
+    """The ASGI app for one dialect's path."""
+
+    def __init__(self, proxy: Proxy, dialect: str) -> None:
+        """Take what requests share, and the dialect's name."""
+        self._proxy = proxy
+        self._dialect = dialect
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        ident = f"fr_{token_hex(12)}"
+        try:
+            response = await _Exchange(self._proxy, self._dialect, Request(scope, receive), ident).run()
+        except ClientDisconnect:
+            return
+        except Refused as error:
+            self._proxy.metrics.requests.labels(self._dialect, error.kind, str(error.status)).inc()
+            body = error_body(self._dialect, error.status, error.kind, str(error))
+            response = Response(encode(body), error.status, {"x-forgetless-request-id": ident}, "application/json")
+        await response(scope, receive, send)
+
+
+class _Exchange:
+    """One request and its answer."""
+
+    def __init__(self, proxy: Proxy, dialect: str, request: Request, ident: str) -> None:
+        self._proxy = proxy
+        self._dialect = dialect
+        self._request = request
+        self._ident = ident
+        self._headers = request.headers.items()
+        self._caller = caller_of(self._headers, proxy.store.salt)
+        self._plan: Plan | None = None
+        self._outcome = ""
+        self._sent = 0.0  # seconds spent before the request went on
+        self._started = perf_counter()
+
+    async def run(self) -> Response | Relay:
+        """The response, ready to be sent."""
+        data = await read_body(self._request, self._proxy.settings.max_body)
+        self._started = perf_counter()
+        value = self._value(data)
+        if value is not None:
+            await self._prepare(data, value)
+        body = self._plan.body if self._plan is not None else data
+        self._sent = perf_counter() - self._started
+        self._proxy.metrics.added.observe(self._sent)
+        answer = await self._ask(body)
+        if answer.header("content-type").startswith("text/event-stream"):
+            return Relay(answer.status, self._told(answer), self._stream(answer))
+        reply = await _whole(answer)
+        if answer.status >= 400 and value is not None and await self._shortened(answer.status, reply, data, value):
+            assert self._plan is not None
+            answer = await self._ask(self._plan.body)
+            if answer.header("content-type").startswith("text/event-stream"):
+                return Relay(answer.status, self._told(answer), self._stream(answer))
+            reply = await _whole(answer)
+        return await self._answered(answer, reply)
+
+    def _value(self, data: bytes) -> Mapping[str, Any] | None:
+        """The request, where it is one that can be dealt with."""
+        try:
+            value = decode(data)
+        except (ValueError, RecursionError):
+            self._outcome = "unreadable"
+            return None
+        if not isinstance(value, dict):
+            self._outcome = "unreadable"
+            return None
+        if value.get("previous_response_id") or value.get("conversation"):
+            self._outcome = "held"  # the provider holds the history
+            return None
+        return value
+
+    async def _prepare(self, data: bytes, value: Mapping[str, Any]) -> None:
+        """Plan what is sent; on any fault nothing is planned, and the request goes as it came."""
+        proxy = self._proxy
+        name = self._request.headers.get("x-forgetless-conversation", "")[:200]
+        try:
+            live = await proxy.conversations.find(self._caller, self._dialect, value, len(data), name)
+            async with live.lock:
+                self._pin(live, value)
+                args = (self._ident, live, data, value, proxy.settings)
+                self._plan = plan(*args) if len(data) < IN_THREAD else await asyncio.to_thread(plan, *args)
+        except BudgetError as error:
+            raise Refused(400, "budget_exceeded", str(error)) from None
+        except RequestError as error:
+            self._outcome = "invalid"
+            log.info("a request is not understood", extra={"data": {"id": self._ident, "error": _kind(error)}})
+        except ConfigError as error:
+            self._outcome = "no_budget"
+            log.warning("no budget", extra={"data": {"id": self._ident, "error": str(error)}})
+        except StoreError as error:
+            self._fault("store", error)
+        except Exception as error:  # noqa: BLE001 - the boundary: a policy may do anything
+            self._fault("policy", error)
+        else:
+            self._outcome = self._plan.outcome
+            self._count(self._plan)
+
+    def _pin(self, live: Live, value: Mapping[str, Any]) -> None:
+        """Pin the messages that a header names."""
+        named = self._request.headers.get("x-forgetless-pin", "")
+        if not named:
+            return
+        live.session.take(value)
+        taken = live.update()
+        try:
+            indices = {int(part) for part in named.split(",")}
+        except ValueError:
+            raise Refused(400, "bad_pin", f"x-forgetless-pin must be indices of messages, not {named!r}") from None
+        for index in indices:
+            place = index - taken.parsed.start - leading(taken.parsed.messages)
+            if not 0 <= place < len(live.keys):
+                raise Refused(400, "bad_pin", f"there is no message {index} to pin that would not stay anyway")
+            live.pins.add(live.keys[place])
+
+    def _fault(self, kind: str, error: Exception) -> None:
+        """Count a fault of ours. Its text may hold what users said: the log gets its kind and place."""
+        self._outcome = "fault"
+        self._plan = None
+        self._proxy.metrics.faults.labels(kind).inc()
+        log.error("forwarded unchanged", extra={"data": {"id": self._ident, "fault": kind, "error": _kind(error)}})
+
+    def _count(self, made: Plan) -> None:
+        metrics, done = self._proxy.metrics, made.done
+        metrics.before.inc(done.tokens_before)
+        metrics.after.inc(done.tokens)
+        metrics.reused.inc(done.reused_tokens)
+        if made.outcome != "shadow":
+            metrics.saved.inc(max(0, done.tokens_before - done.tokens))
+        metrics.live.set(len(self._proxy.conversations))
+
+    async def _ask(self, body: bytes) -> Answer:
+        """Send the request on."""
+        started = perf_counter()
+        try:
+            answer = await self._proxy.upstream.send("POST", path_of(self._request), self._headers, body, read=True)
+        except UpstreamError as error:
+            self._proxy.metrics.faults.labels("upstream").inc()
+            if self._plan is not None:
+                await self._record(None, error.status)
+            kind = "upstream_timeout" if error.status == 504 else "upstream_unreachable"
+            raise Refused(error.status, kind, str(error)) from None
+        self._proxy.metrics.upstream.observe(perf_counter() - started)
+        return answer
+
+    async def _shortened(self, status: int, reply: bytes, data: bytes, value: Mapping[str, Any]) -> bool:
+        """Whether the request is worth a second try, shorter, because the provider found it too long."""
+        made = self._plan
+        if made is None or made.outcome in ("shadow", "floor") or (told := overflow(status, reply)) is None:
+            return False
+        share = 0.75
+        if told.limit and told.tokens and told.tokens > told.limit:
+            share = 0.95 * told.limit / told.tokens
+        budget = max(1, int(made.done.tokens * share))
+        try:
+            async with made.live.lock:
+                self._plan = plan(self._ident, made.live, data, value, self._proxy.settings, budget=budget)
+        except (BudgetError, RequestError, ConfigError):
+            return False
+        except Exception as error:  # noqa: BLE001 - the boundary again; the first answer stands
+            self._proxy.metrics.faults.labels("policy").inc()
+            log.error("no second try", extra={"data": {"id": self._ident, "error": _kind(error)}})
+            return False
+        made.live.budget = budget
+        self._outcome = self._plan.outcome
+        self._proxy.metrics.faults.labels("overflow").inc()
+        return True
+
+    async def _answered(self, answer: Answer, reply: bytes) -> Response:
+        """The whole reply, once its record is kept."""
+        if self._plan is not None:
+            read = reader(self._dialect)
+            with suppress(ValueError, RecursionError):
+                if isinstance(body := decode(reply), dict):
+                    read.body(body)
+            await self._record(read.done() if answer.status < 400 else None, answer.status)
+        self._log(answer.status)
+        response = Response(reply, answer.status)
+        response.raw_headers = [
+            *((name.encode("latin-1"), value.encode("latin-1")) for name, value in self._told(answer)),
+            (b"content-length", str(len(reply)).encode()),
+        ]
+        return response
+
+    async def _stream(self, answer: Answer) -> AsyncGenerator[bytes, None]:
+        """The event stream as it came; its last event once the record is kept."""
+        read, events, held = reader(self._dialect), Events(), list[bytes]()
+        status = 0  # as long as it has not come to its end
+        try:
+            async for chunk in answer.chunks:
+                if out := _taken(events.feed(chunk), read, held):
+                    yield out
+            if out := _taken(events.rest(), read, held):
+                yield out
+            status = answer.status
+        finally:
+            await answer.close()
+            if self._plan is not None:
+                await self._record(read.done(), status)
+            self._log(status)
+        if held:
+            yield b"".join(held)
+
+    async def _record(self, completion: Completion | None, status: int) -> None:
+        """Have the exchange kept."""
+        made, proxy = self._plan, self._proxy
+        assert made is not None
+        try:
+            async with made.live.lock:
+                exchange = record(made, completion, status, proxy.conversations)
+            if usage := completion.usage if completion is not None else None:
+                for kind, tokens in (("input", usage.input), ("cached", usage.cached), ("output", usage.output)):
+                    proxy.metrics.provider.labels(kind).inc(max(0, tokens))
+            if not await proxy.journal.keep(exchange):
+                refused(made.live)
+            for key in made.live.pins - made.live.kept_pins:
+                await asyncio.to_thread(proxy.store.pin, made.live.caller, made.live.id, key)
+                made.live.kept_pins.add(key)
+        except Exception as error:  # noqa: BLE001 - the boundary: the reply is there, and goes out
+            proxy.metrics.faults.labels("record").inc()
+            refused(made.live)
+            log.error("no record", extra={"data": {"id": self._ident, "error": _kind(error)}})
+
+    def _told(self, answer: Answer) -> list[tuple[str, str]]:
+        """The answer's headers and ours."""
+        headers = [(name, value) for name, value in answer.headers if name != "content-length"]
+        headers += [("x-forgetless-request-id", self._ident), ("x-forgetless-outcome", self._outcome)]
+        if self._plan is not None:
+            done = self._plan.done
+            headers += [
+                ("x-forgetless-conversation", self._plan.live.id),
+                ("x-forgetless-tokens-before", str(done.tokens_before)),
+                ("x-forgetless-tokens-after", str(done.tokens)),
+                ("x-forgetless-tokens-reused", str(done.reused_tokens)),
+            ]
+        return headers
+
+    def _log(self, status: int) -> None:
+        """One line a request: numbers and ids, nothing that anybody said."""
+        made = self._plan
+        self._proxy.metrics.requests.labels(self._dialect, self._outcome, str(status)).inc()
+        data: dict[str, Any] = {
+            "id": self._ident,
+            "caller": self._caller[:8],
+            "dialect": self._dialect,
+            "outcome": self._outcome,
+            "status": status,
+            "added_ms": round(self._sent * 1e3, 2),
+            "ms": round((perf_counter() - self._started) * 1e3, 1),
+        }
+        if made is not None:
+            done = made.done
+            data |= {"conversation": made.live.id, "before": done.tokens_before, "after": done.tokens}
+        log.info("request", extra={"data": data})
+
+
+def _taken(found: list[Event], read: Reader, held: list[bytes]) -> bytes:
+    """Read events; those that may go on, as bytes. The last event of a stream, and what follows it, is held back."""
+    out: list[bytes] = []
+    for event in found:
+        last = event.data.strip() == "[DONE]"
+        if event.data and not last:
+            with suppress(ValueError, RecursionError):
+                data = decode(event.data.encode("utf-8", "surrogatepass"))
+                read.event(event.name, data)
+                last = (event.name or (data.get("type") if isinstance(data, dict) else "")) in ENDS
+        (held if held or last else out).append(event.raw)
+    return b"".join(out)
+
+
+async def _whole(answer: Answer) -> bytes:
+    """The whole body of an answer.
+
+    Raises:
+        Refused: it broke off.
+    """
+    try:
+        return b"".join([chunk async for chunk in answer.chunks])
+    except UpstreamError as error:
+        raise Refused(error.status, "upstream_broke_off", str(error)) from None
+    finally:
+        await answer.close()
+
+
+def _kind(error: Exception) -> str:
+    """The kind of an error and where it came from."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    where = f" at {trace.tb_frame.f_code.co_filename.rsplit('/', 1)[-1]}:{trace.tb_lineno}" if trace is not None else ""
+    return type(error).__name__ + where

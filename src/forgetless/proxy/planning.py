@@ -1,0 +1,178 @@
+"""What is to be sent upstream in place of a request, and the record of it afterwards."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from forgetless.errors import BudgetError, RequestError
+from forgetless.intake import Compaction, Intake
+from forgetless.messages import Message
+from forgetless.policies.base import Entry
+from forgetless.proxy.bodies import encode, splice
+from forgetless.proxy.conversations import Conversations, Live, leading
+from forgetless.proxy.settings import Settings
+from forgetless.replies.base import Completion
+from forgetless.stores.base import Exchange, Node, Row
+from forgetless.units import roll
+
+__all__ = ["UNLIMITED", "Plan", "plan", "record", "refused"]
+
+UNLIMITED = 10**12
+"""The budget of a session whose model's window nobody knows: nothing is ever over it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What is sent.
+
+    Attributes:
+        id: of the request.
+        at: when it came, in seconds since the epoch.
+        live: its conversation.
+        body: the bytes to send.
+        outcome: what was done: `unchanged`, `compacted`, `floor` (what must stay is over the budget and was sent),
+            `shadow` (what would have been done was recorded), `overflow` (a second try, since the first was too long
+            for the provider), `no_budget` (nothing says what is too much).
+        policy: name of the policy.
+        done: what the session made of it.
+        taken: the request taken apart.
+        keys: rolling keys of its messages.
+    """
+
+    id: str
+    at: float
+    live: Live
+    body: bytes
+    outcome: str
+    policy: str
+    done: Compaction
+    taken: Intake
+    keys: list[bytes]
+
+
+def plan(
+    ident: str, live: Live, data: bytes, value: Mapping[str, Any], settings: Settings, *, budget: int | None = None
+) -> Plan:
+    """Prepare a request.
+
+    Args:
+        ident: its id.
+        live: its conversation.
+        data: the body as it came.
+        value: what is in it.
+        settings: of the proxy.
+        budget: of a second try, after the provider found the first one too long.
+
+    Raises:
+        BudgetError: what must stay is over the budget, and the proxy is strict.
+        RequestError: the request is none that could be shortened.
+        ConfigError: no usable budget.
+    """
+    outcome = ""
+    try:
+        done = live.session.prepare(value, pins=live.pinned(value), budget=budget or live.budget)
+    except BudgetError:
+        taken = live.session.taken
+        if settings.strict or budget is not None or taken is None:
+            raise
+        done, outcome = taken.finish(taken.least()), "floor"
+    taken = live.update()
+    body = splice(data, value, done.request, taken.dialect)
+    if not outcome:
+        outcome = "unchanged" if body is data else "compacted"
+    if budget is not None:
+        outcome = "overflow"
+    if done.budget >= UNLIMITED:
+        outcome = "no_budget"
+    if settings.shadow:
+        body, outcome = data, "shadow"
+    return Plan(ident, time.time(), live, body, outcome, settings.policy, done, taken, live.keys)
+
+
+def record(made: Plan, completion: Completion | None, status: int, conversations: Conversations) -> Exchange:
+    """The record of a request that has been answered; the conversation goes on from there."""
+    live, done, taken = made.live, made.done, made.taken
+    usage = completion.usage if completion is not None else None
+    if usage is not None and made.outcome != "shadow":
+        live.session.observe(None, {"input_tokens": usage.input})
+    nodes, head = _nodes(made, completion)
+    kept = _same(live.ledger, done.ledger) if live.request else 0
+    exchange = Exchange(
+        id=made.id,
+        caller=live.caller,
+        conversation=live.id,
+        at=made.at,
+        dialect=done.dialect,
+        model=taken.parsed.model or "",
+        policy=made.policy,
+        outcome=made.outcome,
+        status=status,
+        budget=done.budget if done.budget < UNLIMITED else 0,
+        tokens_before=done.tokens_before,
+        tokens_after=done.tokens,
+        reused_tokens=done.reused_tokens,
+        input_tokens=usage.input if usage else None,
+        cached_tokens=usage.cached if usage else None,
+        output_tokens=usage.output if usage else None,
+        head=head,
+        system=tuple(encode(taken.dialect.wire(m)) for m in taken.parsed.messages[: leading(taken.parsed.messages)]),
+        nodes=nodes,
+        base=live.request if kept else "",
+        kept=kept,
+        rows=tuple(map(_row, done.ledger[kept:])),
+        state=encode(live.session.dump()) if live.session.evictions != live.state else None,
+    )
+    live.state = live.session.evictions
+    live.request, live.ledger, live.stored = made.id, done.ledger, made.keys
+    conversations.follow(live, made.keys[-1] if made.keys else b"", head)
+    return exchange
+
+
+def refused(live: Live) -> None:
+    """The store did not take a record: the next one must not lean on it."""
+    live.request, live.ledger, live.stored, live.state = "", (), [], -1
+
+
+def _nodes(made: Plan, completion: Completion | None) -> tuple[tuple[Node, ...], bytes]:
+    """The messages that the store may not know, and the key of the last one."""
+    taken, keys = made.taken, made.keys
+    messages = taken.parsed.messages[leading(taken.parsed.messages) :]
+    known = _same(made.live.stored, keys)
+    head = keys[known - 1] if known else b""
+    nodes: list[Node] = []
+
+    def add(key: bytes, message: Message) -> None:
+        nonlocal head
+        nodes.append(Node(key, head, message.role, taken.counter.message(message), encode(taken.dialect.wire(message))))
+        head = key
+
+    for key, message in zip(keys[known:], messages[known:], strict=True):
+        add(key, message)
+    if completion is not None and keys:
+        with suppress(RequestError):  # a reply that no request could hold
+            for reply in taken.dialect.parse(list(completion.messages)).messages:
+                add(roll(head, (reply,)), reply)
+    return tuple(nodes), head
+
+
+def _same(before: Sequence[Any], now: Sequence[Any]) -> int:
+    """How many items at the start are the same."""
+    pairs = enumerate(zip(before, now, strict=False))
+    return next((n for n, (a, b) in pairs if a is not b and a != b), min(len(before), len(now)))
+
+
+def _row(entry: Entry) -> Row:
+    return [
+        entry.unit,
+        list(entry.messages),
+        entry.form,
+        entry.pinned,
+        entry.score,
+        entry.reason,
+        entry.tokens_before,
+        entry.tokens_after,
+    ]

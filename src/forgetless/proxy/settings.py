@@ -1,0 +1,113 @@
+"""What a proxy is told: one record, from flags or a TOML file, handed to every worker as JSON."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+from forgetless.errors import ConfigError
+from forgetless.registry import DEFAULT
+from forgetless.session import LOW, Session
+from forgetless.tokens import Counter
+
+__all__ = ["Settings"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """How a proxy works.
+
+    Attributes:
+        upstream: base address of a provider, or `embedded`.
+        policy: name of the policy.
+        options: the policy's own.
+        budget: most tokens of a request; by default the window of the request's model less its reply.
+        low: the low water mark, as in `Session`.
+        truncate: cut inside what must stay where that alone is over the budget.
+        store: where conversations are kept, as in `open_store`.
+        contents: keep messages, not only decisions and numbers.
+        keep_days: remove conversations that were not used for so many days; 0 keeps all.
+        shadow: forward everything unchanged, and record what would have been sent.
+        strict: answer 400 when what must stay is over the budget, in place of sending it.
+        recall: offer the model a tool that reads back what was left out.
+        max_body: most bytes of a request.
+        timeout: seconds without a byte from upstream before it is given up.
+    """
+
+    upstream: str
+    policy: str = DEFAULT
+    options: Mapping[str, Any] = field(default_factory=dict)
+    budget: int | None = None
+    low: float = LOW
+    truncate: bool = False
+    store: str | None = None
+    contents: bool = True
+    keep_days: float = 0
+    shadow: bool = False
+    strict: bool = False
+    recall: bool = False
+    max_body: int = 64 * 2**20
+    timeout: float = 600.0
+
+    def __post_init__(self) -> None:
+        """Refuse what could only fail later.
+
+        Raises:
+            ConfigError: names what is wrong.
+        """
+        if self.budget is not None and self.budget <= 0:
+            raise ConfigError(f"the budget must be above 0 tokens, not {self.budget!r}")
+        if self.max_body <= 0 or self.timeout <= 0 or self.keep_days < 0:
+            raise ConfigError("max_body and timeout must be above 0, and keep_days at least 0")
+        if self.upstream != "embedded" and not self.upstream.startswith(("http://", "https://")):
+            raise ConfigError(f"upstream must be the address of a provider or 'embedded', not {self.upstream!r}")
+        self.session()
+
+    def session(self, budget: int | None = None, counter: Counter | None = None) -> Session:
+        """A session for a new conversation.
+
+        Args:
+            budget: most tokens of a request; by default as in `Session`.
+            counter: the same.
+
+        Raises:
+            ConfigError: the policy or an option of it is wrong.
+        """
+        return Session(
+            budget=budget,
+            low=self.low,
+            policy=self.policy,
+            counter=counter,
+            truncate=self.truncate,
+            **dict(self.options),
+        )
+
+    def dumps(self) -> str:
+        """As JSON, for another process."""
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def loads(cls, text: str) -> Settings:
+        """What `dumps` made."""
+        return cls(**json.loads(text))
+
+    @staticmethod
+    def read(path: Path) -> dict[str, Any]:
+        """The settings in a TOML file, by name; `options` is a table.
+
+        Raises:
+            ConfigError: the file can't be read, or has a setting that there is not.
+        """
+        try:
+            found = tomllib.loads(path.read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise ConfigError(f"the settings {str(path)!r} cannot be read: {error}") from None
+        found = {name.replace("-", "_"): value for name, value in found.items()}
+        known = {one.name for one in fields(Settings)}
+        if unknown := sorted(set(found) - known):
+            raise ConfigError(f"{str(path)!r} has no setting {unknown[0]!r}; known: {', '.join(sorted(known))}")
+        return found
