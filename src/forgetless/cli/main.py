@@ -17,13 +17,22 @@ app = App(
 )
 bench = App(name="bench", help="Measure policies; each command writes a results folder.")
 app.command(bench)
+sessions = App(name="sessions", help="Look up, take along or remove the conversations that a proxy has kept.")
+app.command(sessions)
 
 # Loaded when called, so that one command does not pay for another's libraries.
 for parent, target, name, about in (
     (app, "forgetless.cli.compact:compact_file", "compact", "Bring a conversation within a token budget."),
+    (app, "forgetless.cli.serve:serve", "serve", "Serve a provider's API within a token budget."),
+    (app, "forgetless.cli.chat:chat", "chat", "Talk to a model within a token budget."),
+    (sessions, "forgetless.cli.sessions:list_sessions", "list", "The conversations in a store."),
+    (sessions, "forgetless.cli.sessions:show", "show", "One conversation, and the ledger of its newest request."),
+    (sessions, "forgetless.cli.sessions:export", "export", "Conversations as JSON lines, a branch a line."),
+    (sessions, "forgetless.cli.sessions:purge", "purge", "Remove conversations with all that belongs to them."),
     (bench, "forgetless.benchmarks.tasks.validity:validity", "validity", "Whether promises and providers' rules hold."),
     (bench, "forgetless.benchmarks.tasks.overhead:overhead", "overhead", "Time and memory beside other libraries."),
     (bench, "forgetless.benchmarks.tasks.retention:retention", "retention", "What is kept of what is needed later."),
+    (bench, "forgetless.benchmarks.tasks.replay:replay", "replay", "What policies cost over whole agent runs."),
 ):
     parent.command(target, name=name, help=about)
 

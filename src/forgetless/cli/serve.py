@@ -127,7 +127,7 @@ def _run(settings: Any, host: str, port: int, workers: int) -> None:
         print(f"forgetless: {_address(listener)}/v1 -> {settings.upstream}, policy {settings.policy}", file=sys.stderr)
         if workers > 1:
             os.environ[FOLDER] = folder
-            Multiprocess(config, target=server.run, sockets=[listener]).run()
+            Multiprocess(config, [listener]).run()
         else:
             server.run(sockets=[listener])
 
