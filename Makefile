@@ -33,10 +33,10 @@ test: .venv/.test .venv/.package
 lock:
 	$(PYTHON) -m venv .cache/lock
 	.cache/lock/bin/python -m pip --disable-pip-version-check --quiet install pip-tools
-	$(COMPILE) --output-file requirements/run.txt pyproject.toml
+	$(COMPILE) --extra embedded --output-file requirements/run.txt pyproject.toml
 	.cache/lock/bin/python -c 'import tomllib; \
 		print(*tomllib.load(open("pyproject.toml", "rb"))["dependency-groups"]["test"], sep="\n")' \
-		| $(COMPILE) --extra tokens --extra plots --constraint requirements/run.txt \
+		| $(COMPILE) --extra tokens --extra plots --extra embedded --extra postgres --constraint requirements/run.txt \
 		--output-file requirements/test.txt pyproject.toml -
 
 clean:

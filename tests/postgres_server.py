@@ -9,13 +9,31 @@ import socket
 import subprocess
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
-__all__ = ["PostgresServer", "binaries"]
+import pytest
+
+__all__ = ["PostgresServer", "running"]
 
 
-def binaries() -> Path | None:
+@contextmanager
+def running() -> Iterator[PostgresServer]:
+    """A server for a fixture; where none is installed its tests are skipped, but in CI they fail."""
+    folder = _binaries()
+    if folder is None:
+        told = "no PostgreSQL server is installed: apt-get install -y postgresql"
+        if os.environ.get("CI") == "true":
+            pytest.fail(told)
+        pytest.skip(told)
+    with closing(PostgresServer(folder)) as server:
+        server.start()
+        yield server
+
+
+def _binaries() -> Path | None:
     """The folder with `initdb` and `postgres`, or None: Debian keeps them off the PATH."""
     found = shutil.which("initdb")
     if found:
@@ -50,6 +68,7 @@ class PostgresServer:
         if done.returncode:
             raise RuntimeError(f"initdb failed: {done.stderr}")
         self._databases = 0
+        self._frozen: list[int] = []
 
     def url(self, database: str = "postgres") -> str:
         """The address of a database."""
@@ -92,11 +111,15 @@ class PostgresServer:
 
     def freeze(self, on: bool = True) -> None:
         """Stop every process of the server from answering, as a machine that has hung, or let them go on."""
+        import psycopg
+
         assert self._process is not None
-        children = subprocess.run(
-            ["ps", "-o", "pid=", "--ppid", str(self._process.pid)], capture_output=True, check=True
-        )
-        for pid in (*map(int, children.stdout.split()), self._process.pid):
+        if on:
+            with psycopg.connect(self.url()) as connection:
+                self._frozen = [pid for (pid,) in connection.execute("SELECT pid FROM pg_stat_activity").fetchall()]
+                self._frozen = [pid for pid in self._frozen if pid != connection.info.backend_pid]
+            self._frozen.append(self._process.pid)
+        for pid in self._frozen:
             os.kill(pid, signal.SIGSTOP if on else signal.SIGCONT)
 
     def database(self) -> str:

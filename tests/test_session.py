@@ -122,6 +122,20 @@ def test_an_eager_policy_chooses_at_every_call() -> None:
     assert session.evictions == 1
 
 
+def test_every_turn_chooses_for_each_question() -> None:
+    facts = [f"The code of room {n} is {n * 7919 % 9973}." for n in range(40)]
+    messages: list[dict[str, Any]] = []
+    for n, fact in enumerate(facts):
+        messages += [{"role": "user", "content": fact}, {"role": "assistant", "content": f"Noted, number {n}."}]
+    once, anew = (Session(budget=400, counter=quarter, every_turn=every) for every in (False, True))
+    found = []
+    for session in (once, anew):
+        session.prepare([*messages, {"role": "user", "content": "Thanks."}])
+        asked = [*messages, {"role": "user", "content": "What is the code of room 3?"}]
+        found.append(any(m["content"] == facts[3] for m in session.prepare(asked).messages))
+    assert found == [False, True]
+
+
 def test_a_wrong_mark_is_refused() -> None:
     with pytest.raises(ConfigError, match="low water mark"):
         Session(budget=100, low=0)

@@ -7,6 +7,9 @@ what to do about it. Nothing below the two boundaries (a proxy request, a benchm
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 __all__ = [
     "BudgetError",
     "ConfigError",
@@ -67,7 +70,17 @@ class ConfigError(ForgetlessError, ValueError):
 
 
 class ModelError(ForgetlessError):
-    """A model could not be reached or answered with something unusable."""
+    """A model could not be reached or answered with something unusable.
+
+    Attributes:
+        status: of the HTTP answer, or what it would be; None when no answer came.
+        body: the error as the server gave it, or None.
+    """
+
+    def __init__(self, text: str, *, status: int | None = None, body: Mapping[str, Any] | None = None) -> None:
+        self.status = status
+        self.body = body
+        super().__init__(text)
 
 
 class StoreError(ForgetlessError):

@@ -29,7 +29,7 @@ STATE = 1
 """Version of what `Session.dump` makes."""
 
 LOW = 0.6
-"""The low water mark, as a share of the room that what must stay leaves."""
+"""The low water mark, as a share of the room that what must stay leaves. docs/replay.md has what others cost."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +56,8 @@ class Session:
         counter: as in `compact`.
         model: as in `compact`.
         truncate: as in `compact`.
+        every_turn: choose anew for each request that would be over the budget whole. A policy that looks at the
+            question then finds what it needs; the prompt cache is lost (docs/replay.md has the price).
         options: the policy's own.
 
     Raises:
@@ -72,6 +74,7 @@ class Session:
         counter: Counter | Callable[[str], int] | None = None,
         model: str | None = None,
         truncate: bool = False,
+        every_turn: bool = False,
         **options: Any,
     ) -> None:
         if not 0 < low <= 1:
@@ -82,6 +85,7 @@ class Session:
         self._policy: Policy = load_policy(policy, **options)
         self._low = low
         self._truncate = truncate
+        self._every_turn = every_turn
         self._frozen = Frozen()
         self._sent = _Sent()
         self._estimated = 0
@@ -105,7 +109,8 @@ class Session:
         policy: Policy = load_policy(self._policy, counter=intake.counter)  # each request has its model's measure
         room = int(intake.budget / self.correction)
         frozen = self._frozen if self._frozen.hold(intake, self._history.generation) else Frozen()
-        held = frozen.over(intake, self._history.generation) if policy.lazy else None
+        anew = not policy.lazy or (self._every_turn and intake.tokens > room)
+        held = None if anew else frozen.over(intake, self._history.generation)
         if held is None or held.tokens + intake.fixed > room:
             context = self._evict(intake, policy, room)
             frozen = Frozen.of(intake.units, context)
@@ -134,6 +139,14 @@ class Session:
             ratio = min(2.0, max(0.5, counted / self._estimated))
             self.correction += (ratio - self.correction) / 2
         return Reply(reply, counted)
+
+    def take(self, request: Body) -> Intake:
+        """Take a request apart and keep it as the last one, without preparing it.
+
+        Raises:
+            RequestError: as in `compact`.
+        """
+        return self._history.take(request)
 
     @property
     def taken(self) -> Intake | None:

@@ -41,6 +41,7 @@ def serve(
     strict: bool | None = None,
     recall: bool | None = None,
     truncate: bool | None = None,
+    every_turn: bool | None = None,
     workers: int = 1,
 ) -> None:
     """Serve a provider's API; point your client's base_url at it.
@@ -60,6 +61,8 @@ def serve(
         strict: answer 400 when what must stay is over the budget; otherwise that much is sent.
         recall: offer the model a tool that reads back what was left out.
         truncate: cut inside long texts where what must stay is over the budget.
+        every_turn: choose anew for every request over the budget: finds what the newest question needs, and loses
+            the provider's prompt cache.
         workers: processes.
     """
     from forgetless.proxy.settings import Settings
@@ -76,6 +79,7 @@ def serve(
         "strict": strict,
         "recall": recall,
         "truncate": truncate,
+        "every_turn": every_turn,
     }
     told = Settings.read(config) if config is not None else {}
     told |= {name: value for name, value in given.items() if value is not None}

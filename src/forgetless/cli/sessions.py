@@ -84,8 +84,8 @@ def show(conversation: str, /, *, store: str | None = None, caller: str | None =
     told = (summary.conversation, summary.caller[:12], summary.dialect, summary.model, summary.policy)
     name, whose, dialect, model, policy = map(_plain, told)
     console.print(
-        f"{name} of caller {whose}: {dialect}, {model}, {policy}; {summary.messages:,} messages, "
-        f"{summary.requests:,} requests from {_when(summary.created)} to {_when(summary.updated)}"
+        f"{name} of caller {whose}: {dialect}, {model}, {policy}; {_counted(summary.messages, 'message')}, "
+        f"{_counted(summary.requests, 'request')} from {_when(summary.created)} to {_when(summary.updated)}"
     )
     _show_messages(console, branch)
     if request is not None:
@@ -160,8 +160,8 @@ def purge(
     print(f"removed {_counted(gone)}", file=sys.stderr)
 
 
-def _counted(number: int) -> str:
-    return f"{number:,} conversation{'' if number == 1 else 's'}"
+def _counted(number: int, what: str = "conversation") -> str:
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
 def _ask(number: int) -> None:

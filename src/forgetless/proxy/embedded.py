@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Generator
+from threading import Lock
 from typing import Any
 
 from forgetless.errors import ModelError
@@ -59,7 +60,8 @@ class EmbeddedUpstream:
             told = dict(error.body or error_body(dialect, 502, "model_failed", str(error)))
             return _answer(error.status or 502, told)
         kind = [("content-type", "text/event-stream; charset=utf-8"), ("cache-control", "no-cache")]
-        return Answer(200, kind, _stepped(events), lambda: asyncio.to_thread(events.close))
+        steps = _Steps(events)
+        return Answer(200, kind, steps.chunks(), steps.close)
 
     async def close(self) -> None:
         """Free the model."""
@@ -76,10 +78,27 @@ def _answer(status: int, body: dict[str, Any]) -> Answer:
     return Answer(status, [("content-type", "application/json")], chunks(), close)
 
 
-async def _stepped(events: Generator[bytes, None, None]) -> AsyncIterator[bytes]:
-    """A generator of the model's thread, step by step."""
-    while (piece := await asyncio.to_thread(next, events, None)) is not None:
-        yield piece
+class _Steps:
+    """A generator that runs in threads, step by step; a step under way has to end before it can be closed."""
+
+    def __init__(self, events: Generator[bytes, None, None]) -> None:
+        self._events = events
+        self._lock = Lock()
+
+    async def chunks(self) -> AsyncIterator[bytes]:
+        while (piece := await asyncio.to_thread(self._next)) is not None:
+            yield piece
+
+    def _next(self) -> bytes | None:
+        with self._lock:
+            return next(self._events, None)
+
+    async def close(self) -> None:
+        await asyncio.to_thread(self._close)
+
+    def _close(self) -> None:
+        with self._lock:
+            self._events.close()
 
 
 async def _nothing() -> AsyncIterator[bytes]:

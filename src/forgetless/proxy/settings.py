@@ -28,6 +28,7 @@ class Settings:
         budget: most tokens of a request; by default the window of the request's model less its reply.
         low: the low water mark, as in `Session`.
         truncate: cut inside what must stay where that alone is over the budget.
+        every_turn: choose anew for every request over the budget, as in `Session`.
         store: where conversations are kept, as in `open_store`.
         contents: keep messages, not only decisions and numbers.
         keep_days: remove conversations that were not used for so many days; 0 keeps all.
@@ -44,6 +45,7 @@ class Settings:
     budget: int | None = None
     low: float = LOW
     truncate: bool = False
+    every_turn: bool = False
     store: str | None = None
     contents: bool = True
     keep_days: float = 0
@@ -83,6 +85,7 @@ class Settings:
             policy=self.policy,
             counter=counter,
             truncate=self.truncate,
+            every_turn=self.every_turn,
             **dict(self.options),
         )
 

@@ -1,0 +1,46 @@
+"""From what a user names to a model: an address, a file, or the embedded one."""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+
+from forgetless.errors import ConfigError
+from forgetless.models.base import Model
+
+__all__ = ["load_model"]
+
+
+def load_model(spec: str, model: str | None = None, api_key: str | None = None) -> Model:
+    """A model.
+
+    Args:
+        spec: `embedded`, the path of a `.gguf` file, or the address of an OpenAI-compatible server.
+        model: its name at the server; a file holds one model, which needs none.
+        api_key: for the server; by default that of the environment variable `OPENAI_API_KEY`.
+
+    Raises:
+        ConfigError: `spec` is none of these, or `model` is missing or of no use.
+        MissingExtra: what runs the embedded model is not installed.
+        ModelError: the file can't be loaded.
+    """
+    if spec.startswith(("http://", "https://")):
+        from forgetless.models.openai import OpenAI
+
+        if not model:
+            raise ConfigError(f"name the model to ask for at {spec!r}")
+        return OpenAI(spec, model, api_key)
+    if spec == "embedded" or spec.endswith(".gguf"):
+        from forgetless.models.embedded import Embedded
+
+        if model:
+            raise ConfigError(f"{spec!r} is one model: leave out the name {model!r}")
+        return Embedded(None if spec == "embedded" else spec)
+    raise ConfigError(f"unknown model {spec!r}; {_hint(spec)}")
+
+
+def _hint(spec: str) -> str:
+    if get_close_matches(spec, ["embedded"], cutoff=0.5):
+        return "did you mean 'embedded'?"
+    if "/" in spec or ":" in spec or "." in spec:
+        return f"did you mean 'http://{spec.rpartition('://')[2]}'?"
+    return "give 'embedded', the path of a .gguf file, or an http(s) address"

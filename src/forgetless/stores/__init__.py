@@ -1,0 +1,1 @@
+"""Where conversations are kept: in memory, in an SQLite file, in PostgreSQL."""
