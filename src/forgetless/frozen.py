@@ -42,12 +42,16 @@ class Held:
         messages: what stays, in order.
         wires: the same as wire messages; None where the request holds no list of them.
         tokens: of `messages`.
+        settled: what the first `stable` messages come from; the same object only ever adds to them.
+        stable: how many that are.
     """
 
     ledger: tuple[Entry, ...]
     messages: list[Message]
     wires: list[Any] | None
     tokens: int
+    settled: object
+    stable: int
 
 
 _NEW = Decision("raw", "fits", None)
@@ -158,7 +162,8 @@ class Frozen:
         if wires is not None:
             wires.extend(intake.wire(index, message) for index, message in new if index >= 0)
         messages = [*settled.messages, *(message for _, message in new)]
-        return Held((*ledger, *tail.ledger), messages, wires, settled.tokens + tail.tokens)
+        ledgers = (*ledger, *tail.ledger)
+        return Held(ledgers, messages, wires, settled.tokens + tail.tokens, settled, len(settled.messages))
 
     def _settle(self, intake: Intake, generation: int) -> _Settled:
         """What they make of the settled units, those included that have settled since the last request."""

@@ -58,7 +58,8 @@ class History:
         wires: list[Any] = []
         same = 0
         if self.last is not None:
-            wires = list(listed(request, self.last.dialect.key) or ())
+            found = listed(request, self.last.dialect.key) or []
+            wires = found if isinstance(found, list) else list(found)
             same = self.same(wires)
         taken = None
         if same and self._told(request, wires[same:]):
@@ -76,7 +77,7 @@ class History:
     def same(self, wires: list[Any]) -> int:
         """How many messages at the start are those of the last request."""
         low, high = 0, min(len(wires), len(self._wires))
-        if self._wires[:high] == wires[:high]:
+        if (self._wires if high == len(self._wires) else self._wires[:high]) == wires[:high]:
             return high
         while low < high:
             middle = (low + high + 1) // 2
@@ -107,8 +108,9 @@ class History:
         last = self.last
         assert last is not None
         dialect: Dialect = load_dialect(last.dialect.name)
-        head = -last.parsed.start
-        parsed = dialect.parse(request, last.parsed.messages[head : head + same])
+        before, head = last.parsed.messages, -last.parsed.start
+        known = before if head == 0 and same == len(before) else before[head : head + same]
+        parsed = dialect.parse(request, known)
         counter, room = self.terms.count(parsed), self.terms.room(parsed)
         marked = pinned(parsed, pins)
         if not self._continues(last, parsed, counter):

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
-from itertools import zip_longest
 from typing import Any
 
 from forgetless.dialects.base import Body, input_tokens
@@ -115,14 +114,13 @@ class Session:
             context = self._evict(intake, policy, room)
             frozen = Frozen.of(intake.units, context)
             self.evictions += 1
-            messages = context.messages
+            sent = _Sent(context.messages, context.tokens, intake.parsed.fixed)
             done = intake.finish(context)
         else:
-            context, messages = Context((), held.ledger, held.tokens, intake.budget), held.messages
+            sent = _Sent(held.messages, held.tokens, intake.parsed.fixed, held.settled, held.stable)
             wires = held.wires
-            request = intake.dialect.emit(intake.parsed, messages) if wires is None else intake.put(wires)
-            done = intake.compaction(context, request)
-        sent = _Sent(messages, context.tokens, intake.parsed.fixed)
+            request = intake.dialect.emit(intake.parsed, held.messages) if wires is None else intake.put(wires)
+            done = intake.compaction(Context((), held.ledger, held.tokens, intake.budget), request)
         done = replace(done, reused_tokens=self._sent.reused(sent, intake))
         self._frozen, self._sent, self._estimated = frozen, sent, done.tokens
         return done
@@ -173,7 +171,8 @@ class Session:
     def _evict(self, intake: Intake, policy: Policy, room: int) -> Context:
         """Choose anew, for the low mark: that share of the room that what must stay leaves."""
         stays = intake.fixed + sum(intake.units[index].tokens for index in floor(intake.units))
-        low = stays + int((room - stays) * self._low) if policy.lazy and stays <= room else room
+        batch = policy.lazy and not self._every_turn and stays <= room
+        low = stays + int((room - stays) * self._low) if batch else room
         if self._truncate and stays > room:
             context = intake.run(policy, int(room * self._low), shorten=True)
         else:
@@ -183,18 +182,27 @@ class Session:
 
 @dataclass(frozen=True, slots=True)
 class _Sent:
-    """What a request of ours said: its messages, their tokens, and what else counts, such as tool schemas."""
+    """What a request of ours said: its messages, their tokens, and what else counts, such as tool schemas.
+
+    The first `stable` messages come from `settled`, as in `Held`: they need not be compared with others from there.
+    """
 
     messages: list[Message] = field(default_factory=list)
     tokens: int = 0
     fixed: tuple[Any, ...] = ()
+    settled: object = None
+    stable: int = 0
 
     def reused(self, now: _Sent, intake: Intake) -> int:
         """Tokens at the start of `now` that equal the start of this one. Tools stand before messages."""
         before = self.messages
         if not before or self.fixed != now.fixed:
             return 0
-        if before == now.messages[: len(before)]:
+        same = self.stable if self.settled is not None and self.settled is now.settled else 0
+        for one, other in zip(before[same:], now.messages[same : len(before)], strict=False):
+            if one is not other and one != other:
+                break
+            same += 1
+        if same == len(before):
             return self.tokens + intake.fixed
-        same = next(n for n, (one, other) in enumerate(zip_longest(before, now.messages)) if one != other)
         return sum(map(intake.counter.message, before[:same])) + intake.fixed if same else 0

@@ -4,7 +4,7 @@ import pytest
 
 from forgetless.benchmarks.peers import Measure
 from forgetless.benchmarks.tasks import overhead as module
-from forgetless.benchmarks.tasks.overhead import VARIANTS, history, overhead
+from forgetless.benchmarks.tasks.overhead import TURN, VARIANTS, history, overhead
 from forgetless.compaction import compact
 from forgetless.errors import ConfigError, MissingExtra
 
@@ -60,14 +60,14 @@ def test_a_run_without_peers_writes_the_whole_folder(tmp_path, monkeypatch, caps
     assert list(summary["variants"]) == list(VARIANTS)
     for by_size in summary["variants"].values():
         for rows in by_size.values():
-            assert list(rows) == OURS
+            assert list(rows) == [*OURS, TURN]
             assert all(set(row) == KEYS for row in rows.values())
             assert all(0 < row["min_ms"] <= row["median_ms"] for row in rows.values())
     assert (summary["growth"]["chat"]["from"], summary["growth"]["chat"]["to"]) == (20, 50)
     assert summary["targets"] == []
     assert summary["stages"]["size"] == 50
     assert {"parse", "split", "count", "emit", "policy bm25"} <= set(summary["stages"]["min_ms"])
-    assert len(records) == len(VARIANTS) * 2 * len(OURS) * (2 + 1)  # two times and a peak of memory
+    assert len(records) == len(VARIANTS) * 2 * (len(OURS) + 1) * (2 + 1)  # two times and a peak of memory
 
 
 def _without_matplotlib(monkeypatch):

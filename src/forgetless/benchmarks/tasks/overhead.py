@@ -25,17 +25,20 @@ from forgetless.benchmarks.results import Run, open_run
 from forgetless.compaction import compact
 from forgetless.errors import ConfigError, MissingExtra
 from forgetless.registry import load_dialect, load_policy
+from forgetless.session import Session
 from forgetless.splitting import split
 from forgetless.tokens import for_model
 
 __all__ = ["VARIANTS", "history", "overhead"]
 
-BENCHMARK = "overhead@1"
+BENCHMARK = "overhead@2"
 OURS = ("full", "recent", "fifo", "masking", "bm25")
+TURN = "session turn"
+"""One more turn of a session that has seen all before it, without an eviction."""
 LANGCHAIN = "langchain-trim-defaults"
 SUBJECTS: Mapping[str, tuple[str, ...]] = {
-    "chat": (*OURS, LANGCHAIN, "litellm-compress", "litellm-trim"),
-    "steps": (*OURS, LANGCHAIN),
+    "chat": (*OURS, TURN, LANGCHAIN, "litellm-compress", "litellm-trim"),
+    "steps": (*OURS, TURN, LANGCHAIN),
 }
 VARIANTS = tuple(SUBJECTS)
 
@@ -51,6 +54,7 @@ TARGETS = (
     ("bm25", LANGCHAIN, 4.0),
     ("recent", "litellm-compress", 1.0),
     ("bm25", "litellm-compress", 1.0),
+    (TURN, LANGCHAIN, 0.02),
 )
 GROWTH_TARGET = 1.1  # times LangChain's own growth from the second largest size to the largest
 
@@ -174,7 +178,7 @@ class _Bench:
 
     def measure(self, variant: str, messages: History) -> dict[str, Any]:
         """Times, by repeats in turn, and peak memory of every subject on one history."""
-        subjects = [s for s in SUBJECTS[variant] if s in OURS or self.others is not None]
+        subjects = [s for s in SUBJECTS[variant] if s in (*OURS, TURN) or self.others is not None]
         times: Times = {subject: [] for subject in subjects}
         place = {"variant": variant, "size": len(messages)}
         if self.others is not None:
@@ -196,12 +200,14 @@ class _Bench:
             # Tracing slows a call several times over: not for those that are slow without it.
             peak = self._one(subject, messages, memory=True) if min(times[subject]) < SLOW else None
             self.run.record(**place, subject=subject, bytes=peak)
-            beside = {peer: times[peer] for peer in subjects if peer not in OURS and times[peer]}
+            beside = {peer: times[peer] for peer in subjects if peer not in (*OURS, TURN) and times[peer]}
             rows[subject] = _row(times[subject], beside, peak)
         return rows
 
     def _one(self, subject: str, messages: History, *, memory: bool) -> float | None:
         """Seconds or peak bytes of one call; None, with a note in `given_up`, where the peer fails."""
+        if subject == TURN:
+            return (_peak if memory else _timed)(_turn(messages))
         if subject in OURS:
             budget = ROOM if subject == "full" else self.budget
             return (_peak if memory else _timed)(lambda: compact(messages, budget=budget, policy=subject))
@@ -223,6 +229,14 @@ def _measure(bench: _Bench, sizes: Sequence[int], seed: int) -> dict[str, dict[i
             for subject, row in rows.items():
                 print(f"  {subject:24} {_shown(row)}", file=sys.stderr, flush=True)
     return table
+
+
+def _turn(messages: History) -> Callable[[], object]:
+    """The next turn of a session: a user's message and what goes before it were said since the last one."""
+    session = Session(budget=ROOM)
+    for end in (len(messages) - 4, len(messages) - 2):
+        session.prepare(messages[: max(1, end)])
+    return lambda: session.prepare(messages)
 
 
 def _timed(call: Callable[[], object]) -> float:
