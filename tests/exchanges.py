@@ -16,7 +16,9 @@ def keys_of(said: Sequence[str]) -> list[bytes]:
     """Rolling keys of messages."""
     keys: list[bytes] = []
     for text in said:
-        keys.append(blake2b((keys[-1] if keys else b"") + text.encode("utf-8", "surrogatepass"), digest_size=16).digest())
+        keys.append(
+            blake2b((keys[-1] if keys else b"") + text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+        )
     return keys
 
 

@@ -6,7 +6,7 @@ again: messages that have stood unchanged for a while are settled, and only the 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from forgetless.dialects.base import Body, Dialect, Request, detect
@@ -170,8 +170,13 @@ def _equal(one: Message, other: Message) -> bool:
 
 def _copy(value: Any) -> Any:
     """A copy that shares texts and numbers only."""
+    kind = type(value)
+    if kind is dict:
+        return {key: inner if type(inner) is str else _copy(inner) for key, inner in value.items()}
+    if kind is list:
+        return list(map(_copy, value))
+    if kind is str or value is None or kind is int:  # nearly all that is left; the tests below are slow
+        return value
     if isinstance(value, Mapping):
         return {key: _copy(inner) for key, inner in value.items()}
-    if isinstance(value, Sequence) and not isinstance(value, str | bytes):
-        return tuple(map(_copy, value)) if isinstance(value, tuple) else list(map(_copy, value))
-    return value
+    return tuple(map(_copy, value)) if isinstance(value, tuple) else value

@@ -108,7 +108,8 @@ class Session:
         policy: Policy = load_policy(self._policy, counter=intake.counter)  # each request has its model's measure
         room = int(intake.budget / self.correction)
         frozen = self._frozen if self._frozen.hold(intake, self._history.generation) else Frozen()
-        anew = not policy.lazy or (self._every_turn and intake.tokens > room)
+        over = intake.tokens > room and (self._every_turn or not frozen.changed)
+        anew = over or not policy.lazy
         held = None if anew else frozen.over(intake, self._history.generation)
         if held is None or held.tokens + intake.fixed > room:
             context = self._evict(intake, policy, room)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 from math import log
 
@@ -45,15 +46,12 @@ def bm25(texts: Sequence[str], query: str, *, k1: float = 1.5, b: float = 0.75) 
         One score per text, 0 where no word of the query occurs.
     """
     documents = dict.fromkeys(words(query), 0)
-    hits: list[dict[str, int]] = []
+    hits: list[Counter[str]] = []
     lengths: list[int] = []
     for text in texts:
         found = words(text)
         lengths.append(len(found))
-        hit: dict[str, int] = {}
-        for word in found:
-            if word in documents:
-                hit[word] = hit.get(word, 0) + 1
+        hit = Counter(filter(documents.__contains__, found))
         for word in hit:
             documents[word] += 1
         hits.append(hit)

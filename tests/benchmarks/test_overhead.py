@@ -119,8 +119,8 @@ def test_ratios_growth_and_targets_are_beside_the_peers(tmp_path, monkeypatch):
         "factor_min": 2,
         "to_langchain": 1,
     }
-    assert [target["limit"] for target in summary["targets"]] == [1.5, 4, 1, 1, 1.1, 1.1]
-    assert all(target["met"] for target in summary["targets"][:4])
+    assert [target["limit"] for target in summary["targets"]] == [1.5, 4, 1, 1, 0.02, 1.1, 1.1]
+    assert all(target["met"] for target in summary["targets"][:5])
 
 
 @pytest.mark.parametrize("options", [{"sizes": ()}, {"sizes": (1,)}, {"repeats": 0}])

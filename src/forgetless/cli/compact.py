@@ -18,7 +18,7 @@ from forgetless.intake import Compaction
 from forgetless.registry import DEFAULT
 from forgetless.tokens import from_file
 
-__all__ = ["compact_file"]
+__all__ = ["compact_file", "first_words", "ranges"]
 
 ROWS = 40
 """Most rows of the ledger on the screen; the file of `--ledger` holds all."""
@@ -121,13 +121,13 @@ def show(done: Compaction, request: Any) -> None:
         role, begins = _about(request, entry.messages)
         score = "" if entry.score is None else f"{entry.score:.3g}"
         tokens = f"{entry.tokens_before:,} → {entry.tokens_after:,}"
-        table.add_row(str(entry.unit), _ranges(entry.messages), role, entry.form, entry.reason, score, tokens, begins)
+        table.add_row(str(entry.unit), ranges(entry.messages), role, entry.form, entry.reason, score, tokens, begins)
     console.print(table)
     if len(gone) > ROWS:
         console.print(f"and {len(gone) - ROWS} more; --ledger FILE writes all of them")
 
 
-def _ranges(indices: Sequence[int]) -> str:
+def ranges(indices: Sequence[int]) -> str:
     if len(indices) > 1 and indices[-1] - indices[0] == len(indices) - 1:
         return f"{indices[0]}-{indices[-1]}"
     return ", ".join(map(str, indices))
@@ -139,19 +139,19 @@ def _about(request: Any, indices: Sequence[int]) -> tuple[str, str]:
     if isinstance(listed, str) or indices[0] < 0:
         return "", ""
     first: Mapping[str, Any] = listed[indices[0]]
-    words = _words(first.get("content") or first.get("tool_calls") or first.get("arguments"))
+    words = first_words(first.get("content") or first.get("tool_calls") or first.get("arguments"))
     text = " ".join("".join(c if c.isprintable() else " " for c in words).split())  # no escapes to the terminal
     return str(first.get("role") or first.get("type")), text[:48] + ("…" if len(text) > 48 else "")
 
 
-def _words(value: Any) -> str:
+def first_words(value: Any) -> str:
     """The first readable text inside a content value."""
     if isinstance(value, str):
         return value
     if isinstance(value, Mapping):
         for key in ("text", "thinking", "content", "function", "name", "arguments"):
             if value.get(key):
-                return _words(value[key])
+                return first_words(value[key])
     if isinstance(value, Sequence):
-        return next(filter(None, map(_words, value)), "")
+        return next(filter(None, map(first_words, value)), "")
     return ""

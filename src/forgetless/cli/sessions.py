@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 from cyclopts import Parameter
 
-from forgetless.cli.compact import _ranges, _words
+from forgetless.cli.compact import first_words, ranges
 from forgetless.cli.files import dump, write
 from forgetless.errors import ConfigError
 from forgetless.policies.base import Entry
@@ -249,7 +249,7 @@ def _show_ledger(console: Console, branch: Conversation, request: Exchange) -> N
         score = "" if entry.score is None else f"{entry.score:.3g}"
         tokens = f"{entry.tokens_before:,} → {entry.tokens_after:,}"
         reason = _plain(entry.reason)
-        table.add_row(str(entry.unit), _ranges(entry.messages), role, entry.form, reason, score, tokens, begins)
+        table.add_row(str(entry.unit), ranges(entry.messages), role, entry.form, reason, score, tokens, begins)
     _more(console, len(entries), "units")
     console.print(table)
 
@@ -269,7 +269,7 @@ def _begins(wire: bytes) -> str:
     message = _read(wire)
     if isinstance(message, dict):
         message = message.get("content") or message.get("tool_calls") or message.get("arguments")
-    text = _plain(_words(message))
+    text = _plain(first_words(message))
     return text[:48] + ("…" if len(text) > 48 else "")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import os
 import time
@@ -47,6 +48,8 @@ PATHS = (("/chat/completions", "chat"), ("/responses", "responses"), ("/messages
 
 def app() -> Starlette:
     """The app that the environment describes: what a server's worker calls."""
+    gc.freeze()  # what is loaded by now stays, and need not be looked through for each long history
+    gc.set_threshold(50_000, 20, 100)
     return build(Settings.loads(os.environ[SETTINGS]))
 
 

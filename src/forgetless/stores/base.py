@@ -160,7 +160,11 @@ class Store(Protocol):
     secret by guessing. The same for every process that opens the store."""
 
     def write(self, exchanges: Sequence[Exchange]) -> None:
-        """Keep all of them in one transaction. One that is there already is left as it is."""
+        """Keep all of them in one transaction. One that is there already is left as it is.
+
+        Raises:
+            StoreError: one goes on from a message or a ledger that is not there, and none of them is kept.
+        """
 
     def locate(self, caller: str, keys: Sequence[bytes]) -> Place | None:
         """The last of `keys` that one of the caller's conversations has; the one updated last where several do."""
@@ -187,7 +191,10 @@ class Store(Protocol):
         """The memory that was kept at the last of `keys` that has one, with the index of that key."""
 
     def remember(self, caller: str, conversation: str, key: bytes, memory: str) -> None:
-        """Keep an agent's memory as it was after the message `key`; a later one at the same key replaces it."""
+        """Keep an agent's memory as it was after the message `key`; a later one at the same key replaces it.
+
+        A memory is contents: where these are off it is not kept.
+        """
 
     def purge(self, *, caller: str | None = None, conversation: str | None = None, before: float | None = None) -> int:
         """Remove conversations with all that belongs to them, and say how many.
