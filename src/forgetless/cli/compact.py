@@ -128,6 +128,7 @@ def show(done: Compaction, request: Any) -> None:
 
 
 def ranges(indices: Sequence[int]) -> str:
+    """Indices as a table shows them: a run by its ends."""
     if len(indices) > 1 and indices[-1] - indices[0] == len(indices) - 1:
         return f"{indices[0]}-{indices[-1]}"
     return ", ".join(map(str, indices))
