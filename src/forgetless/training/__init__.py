@@ -1,0 +1,1 @@
+"""Trainers: what learns from logs, and what is learnt."""
