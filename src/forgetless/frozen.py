@@ -66,16 +66,26 @@ class _Settled:
     pinned: dict[int, str] = field(default_factory=dict)
     ledger: list[Entry] = field(default_factory=list)
     messages: list[Message] = field(default_factory=list)
-    at: list[int] = field(default_factory=list)  # which of the wire messages stay
-    made: dict[int, Any] = field(default_factory=dict)  # place in `at` -> the wire in place of that message
+    pieces: list[list[int] | Any] = field(default_factory=list)  # [start, stop] of wire messages that stay, or a wire
     tokens: int = 0
 
     def wires(self, now: Sequence[Any]) -> list[Any]:
         """What stays of the wire messages that came."""
-        wires = list(map(now.__getitem__, self.at))
-        for place, wire in self.made.items():
-            wires[place] = wire
+        wires: list[Any] = []
+        for piece in self.pieces:
+            if type(piece) is list:
+                wires.extend(now[piece[0] : piece[1]])
+            else:
+                wires.append(piece)
         return wires
+
+    def keep(self, index: int) -> None:
+        """One more wire message stays."""
+        last = self.pieces[-1] if self.pieces else None
+        if type(last) is list and last[1] == index:
+            last[1] += 1
+        else:
+            self.pieces.append([index, index + 1])
 
 
 class Frozen:
@@ -182,9 +192,10 @@ class Frozen:
                 settled.messages.append(message)
                 if index < 0:
                     continue
-                if message is not intake.parsed.messages[index - intake.parsed.start]:
-                    settled.made[len(settled.at)] = intake.dialect.wire(message)
-                settled.at.append(index)
+                if message is intake.parsed.messages[index - intake.parsed.start]:
+                    settled.keep(index)
+                else:
+                    settled.pieces.append(intake.dialect.wire(message))
             settled.count = intake.settled
         return settled
 

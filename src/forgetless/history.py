@@ -47,6 +47,7 @@ class History:
         self._end = 0  # index of the first message that is not settled
         self._marked: frozenset[int] = frozenset()  # messages that were pinned in the last request
         self._pins: frozenset[int] = frozenset()  # those of them that are settled
+        self._counts: _Counts | None = None
 
     def take(self, request: Body, pins: Collection[int] = ()) -> Intake:
         """Take the next request apart.
@@ -98,7 +99,7 @@ class History:
     def _begin(self, request: Body, pins: Collection[int]) -> Intake:
         taken = take(request, self.terms, pins)
         self.generation += 1
-        self._settled, self._units, self._tokens = None, [], 0
+        self._settled, self._units, self._tokens, self._counts = None, [], 0, None
         self._end, self._marked, self._pins = taken.parsed.start, pinned(taken.parsed, pins), frozenset()
         self._fixed = _copy(taken.parsed.fixed)
         return taken
@@ -120,6 +121,7 @@ class History:
         if same < self._end or {pin for pin in marked if pin < self._end} != self._pins:
             return None
         tail = self._settled.fork() if self._settled is not None else Splitter(counter)
+        tail.count = self._counts = _Counts(counter, self._counts)
         for index, message in enumerate(parsed.messages[self._end - parsed.start :], self._end):
             tail.feed(index, message)
         if self._units and not tail.acted:
@@ -160,6 +162,23 @@ class History:
         self._tokens += sum(unit.tokens for unit in closed)
         self._end = new[cut].at[0][0]
         self._pins = frozenset(pin for pin in self._marked if pin < self._end)
+
+
+class _Counts:
+    """Counts messages; those that were counted for the last request are not counted again."""
+
+    def __init__(self, counter: Counter, last: _Counts | None) -> None:
+        self._counter = counter
+        self._known = last._now if last is not None else {}
+        self._now: dict[int, tuple[Message, int]] = {}  # by identity; the message is held, so that it stays itself
+
+    def __call__(self, message: Message) -> int:
+        key = id(message)
+        found = self._known.get(key)
+        if found is None or found[0] is not message:
+            found = message, self._counter.message(message)
+        self._now[key] = found
+        return found[1]
 
 
 def _equal(one: Message, other: Message) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import ChainMap
-from collections.abc import Collection, Iterable, Iterator, MutableMapping
+from collections.abc import Callable, Collection, Iterable, Iterator, MutableMapping
 from dataclasses import replace
 from typing import Any
 
@@ -34,7 +34,7 @@ class Splitter:
     def __init__(self, counter: Counter, after: Splitter | None = None) -> None:
         """Begin a conversation, or go on where all units of `after` are settled."""
         self.counter = counter
-        self.count = counter.message
+        self.count: Callable[[Message], int] = counter.message
         self.first: int = after.first if after is not None else 0  # index of the first unit that is not settled
         self.kinds: list[Kind] = []
         self.tokens: list[int] = []
