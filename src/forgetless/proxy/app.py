@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 from starlette.applications import Starlette
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
@@ -20,8 +20,9 @@ from starlette.types import Receive, Scope, Send
 from forgetless.errors import StoreError
 from forgetless.proxy.conversations import Conversations
 from forgetless.proxy.endpoint import Endpoint, Proxy
-from forgetless.proxy.incoming import Refused, caller_of, path_of
+from forgetless.proxy.incoming import caller_of, path_of
 from forgetless.proxy.journal import Journal
+from forgetless.proxy.logs import logs
 from forgetless.proxy.metrics import Metrics
 from forgetless.proxy.planning import UNLIMITED
 from forgetless.proxy.relay import Relay
@@ -50,6 +51,7 @@ def app() -> Starlette:
     """The app that the environment describes: what a server's worker calls."""
     gc.freeze()  # what is loaded by now stays, and need not be looked through for each long history
     gc.set_threshold(50_000, 20, 100)
+    logs()
     return build(Settings.loads(os.environ[SETTINGS]))
 
 
@@ -70,11 +72,11 @@ def build(settings: Settings, *, upstream: Upstream | None = None, store: Store 
     metrics = Metrics()
     journal = Journal(kept, metrics)
 
-    def session(body: Mapping[str, Any]) -> Session:
+    def session(dialect: str, body: Mapping[str, Any]) -> Session:
         budget = settings.budget or target.budget
         if budget is None and not (isinstance(model := body.get("model"), str) and model_facts(model)):
             budget = UNLIMITED
-        return settings.session(budget, target.counter)
+        return settings.session(budget, target.counter, dialect)
 
     proxy = Proxy(settings, target, kept, journal, metrics, Conversations(kept, session))
 
@@ -188,8 +190,7 @@ class PassThrough:
         except UpstreamError as error:
             await _error(error.status, "upstream_unreachable", str(error))(scope, receive, send)
             return
-        except Refused as error:
-            await _error(error.status, error.kind, str(error))(scope, receive, send)
+        except ClientDisconnect:
             return
         await Relay(answer.status, answer.headers, _closing(answer))(scope, receive, send)
 

@@ -12,6 +12,7 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from operator import is_
 from secrets import token_hex
 from typing import Any
@@ -22,6 +23,7 @@ from forgetless.intake import Intake
 from forgetless.messages import Message
 from forgetless.policies.base import Entry
 from forgetless.proxy.bodies import encode
+from forgetless.proxy.recall import Offer
 from forgetless.session import Session
 from forgetless.stores.base import Store
 from forgetless.units import roll
@@ -38,7 +40,7 @@ TRIES = 8
 """Sessions that begin with the same message and are compared with a request before keys are made."""
 
 LOOSE = 16
-"""Messages at the end of a history that may differ from the last request's without it being another branch."""
+"""Messages at the end of a history that may be spelt otherwise than in the last request: cache marks move about."""
 
 
 @dataclass(eq=False)
@@ -59,6 +61,8 @@ class Live:
         state: how many evictions the session had when its state was last recorded.
         pins: keys of messages that the caller has pinned.
         kept_pins: those of them that the store has.
+        wanted: keys of messages that a model asked back while it called other tools: they stay in the next request.
+        offer: the tool that the last request offered for what it left out.
         budget: what the provider turned out to take, where that is less than it was thought to.
         size: bytes of the last body.
     """
@@ -76,6 +80,8 @@ class Live:
     state: int = 0
     pins: set[bytes] = field(default_factory=set)
     kept_pins: set[bytes] = field(default_factory=set)
+    wanted: frozenset[bytes] = frozenset()
+    offer: Offer | None = None
     budget: int | None = None
     size: int = 0
     messages: Sequence[Message] = ()
@@ -97,12 +103,12 @@ class Live:
 
     def pinned(self, body: Mapping[str, Any]) -> list[int]:
         """Indices of the messages of a request that are pinned."""
-        if not self.pins:
+        if not (pins := self.pins | self.wanted):
             return []
         self.session.take(body)
         taken = self.update()
         start = taken.parsed.start + leading(taken.parsed.messages)
-        return [index for index, key in enumerate(self.keys, start) if key in self.pins]
+        return [index for index, key in enumerate(self.keys, start) if key in pins]
 
 
 def leading(messages: Sequence[Message]) -> int:
@@ -113,8 +119,8 @@ def leading(messages: Sequence[Message]) -> int:
 class Conversations:
     """Finds the conversation of each request. Not thread-safe: the event loop's thread is the one that calls it."""
 
-    def __init__(self, store: Store, make: Callable[[Mapping[str, Any]], Session]) -> None:
-        """Begin with nothing in memory; `make` makes a session for a conversation that begins with a body."""
+    def __init__(self, store: Store, make: Callable[[str, Mapping[str, Any]], Session]) -> None:
+        """Begin with nothing in memory; `make` makes a session from a dialect and a body."""
         self._store = store
         self._make = make
         self._live: OrderedDict[int, Live] = OrderedDict()  # the one used last comes last
@@ -143,7 +149,9 @@ class Conversations:
         first = (caller, dialect, _beginning(body, name))
         live = self._known(first, body, name)
         if live is None:
-            live = await self._sought(caller, body, name)
+            live = await self._sought(caller, dialect, body, name)
+        else:
+            await self._caught_up(live, body)
         self._use(live, first, size)
         return live
 
@@ -164,14 +172,25 @@ class Conversations:
             if taken is None or taken.wires is None or live.lock.locked():
                 continue
             had, same = len(taken.wires), live.session.same(wires)
-            if same < max(1, had - LOOSE):
+            if same < had and not _alike(live, taken, wires[same:had], had - same):
                 continue
-            begun = taken.parsed.messages[: same - taken.parsed.start]
-            if name or any(message.role == "assistant" for message in begun):
-                return live
-            if same == had and self._answered(live, taken, wires[same:]):
+            spoken = any(message.role == "assistant" for message in taken.parsed.messages)
+            if name or spoken or self._answered(live, taken, wires[had:]):
                 return live
         return None
+
+    async def _caught_up(self, live: Live, body: Mapping[str, Any]) -> None:
+        """Take over what other workers have decided, where they have gone on with a conversation since."""
+        taken = live.session.taken
+        if taken is None or taken.wires is None:
+            return
+        more = [message.role for message in taken.dialect.parse(_list(body)[len(taken.wires) :]).messages]
+        if not any(one != "assistant" and other == "assistant" for one, other in pairwise(more)):
+            return
+        async with live.lock:
+            live.session.take(body)
+            live.update()
+            await self.restore(live)
 
     def _answered(self, live: Live, taken: Intake, more: list[Any]) -> bool:
         """Whether what follows the last request begins with the reply that was given to it."""
@@ -186,11 +205,11 @@ class Conversations:
                 return False
         return False
 
-    async def _sought(self, caller: str, body: Mapping[str, Any], name: str) -> Live:
+    async def _sought(self, caller: str, dialect: str, body: Mapping[str, Any], name: str) -> Live:
         """The conversation of the longest known prefix, by keys."""
-        session = self._make(body)
+        session = self._make(dialect, body)
         session.take(body)
-        fresh = Live(caller, name or f"c_{token_hex(10)}", session, self._store.salt)
+        fresh = Live(caller, name or f"c_{token_hex(10)}", session, self._store.salt + dialect.encode())
         taken = fresh.update()
         said = taken.parsed.messages[leading(taken.parsed.messages) :]
         for at in reversed(range(len(fresh.keys))):
@@ -205,9 +224,10 @@ class Conversations:
 
     async def restore(self, live: Live) -> None:
         """Go on from the last decisions in the store that hold for a conversation."""
-        state = await asyncio.to_thread(self._store.state, live.caller, live.id, live.keys)
-        if state is not None:
-            live.session.load(msgspec.json.decode(state))
+        found = await asyncio.to_thread(self._store.state, live.caller, live.id, live.keys)
+        state = None if found is None else msgspec.json.decode(found)
+        if state is not None and state["evictions"] > live.session.evictions:
+            live.session.load(state)
             live.state = live.session.evictions
         live.kept_pins |= await asyncio.to_thread(self._store.pins, live.caller, live.id)
         live.pins |= live.kept_pins
@@ -238,6 +258,17 @@ class Conversations:
             same.remove(live)
         if not same:
             self._first.pop(live._first, None)
+
+
+def _alike(live: Live, taken: Intake, now: list[Any], count: int) -> bool:
+    """Whether the last messages of the last request read the same as those in their place, which differ as JSON."""
+    before = len(live.keys) - count
+    if len(now) != count or count > LOOSE or before <= 0:
+        return False
+    key = live.keys[before - 1]
+    for message in taken.dialect.parse(now).messages:
+        key = roll(key, (message,))
+    return key == live.keys[-1]
 
 
 def _list(body: Mapping[str, Any]) -> list[Any]:

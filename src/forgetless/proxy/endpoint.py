@@ -20,20 +20,22 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from forgetless.errors import BudgetError, ConfigError, RequestError, StoreError
+from forgetless.proxy.answers import passed, whole
 from forgetless.proxy.bodies import decode, encode
 from forgetless.proxy.conversations import Conversations, Live, leading
 from forgetless.proxy.incoming import Refused, caller_of, path_of, read_body
 from forgetless.proxy.journal import Journal
 from forgetless.proxy.metrics import Metrics
 from forgetless.proxy.planning import Plan, plan, record, refused
-from forgetless.proxy.relay import Relay
+from forgetless.proxy.relay import Relay, unless_gone
+from forgetless.proxy.rounds import Rounds
 from forgetless.proxy.settings import Settings
 from forgetless.proxy.upstream import Answer, Upstream, UpstreamError
-from forgetless.replies.base import Completion, Reader
+from forgetless.replies.base import Completion
 from forgetless.replies.faults import error_body
 from forgetless.replies.overflow import overflow
 from forgetless.replies.readers import reader
-from forgetless.replies.sse import Event, Events
+from forgetless.replies.sse import Events
 from forgetless.stores.base import Store
 
 __all__ = ["Endpoint", "Proxy"]
@@ -42,9 +44,6 @@ log = logging.getLogger("forgetless.proxy")
 
 IN_THREAD = 2**20
 """Bytes of a body above which it is prepared in a thread, so that others need not wait."""
-
-ENDS = frozenset({"message_stop", "response.completed", "response.failed", "response.incomplete"})
-"""Events after which nothing comes; `[DONE]` is the one of Chat Completions."""
 
 
 @dataclass(frozen=True)
@@ -71,13 +70,18 @@ class Endpoint:
         """Answer one request."""
         ident = f"fr_{token_hex(12)}"
         try:
-            response = await _Exchange(self._proxy, self._dialect, Request(scope, receive), ident).run()
+            request = Request(scope, receive)
+            data = await read_body(request, self._proxy.settings.max_body)
+            response = await unless_gone(_Exchange(self._proxy, self._dialect, request, ident).run(data), receive)
         except ClientDisconnect:
             return
         except Refused as error:
             self._proxy.metrics.requests.labels(self._dialect, error.kind, str(error.status)).inc()
             body = error_body(self._dialect, error.status, error.kind, str(error))
-            response = Response(encode(body), error.status, {"x-forgetless-request-id": ident}, "application/json")
+            headers = {"x-forgetless-request-id": ident}
+            if error.status == 408:
+                headers["connection"] = "close"  # the rest of the body may trickle in for ever
+            response = Response(encode(body), error.status, headers, "application/json")
         await response(scope, receive, send)
 
 
@@ -92,14 +96,23 @@ class _Exchange:
         self._headers = request.headers.items()
         self._caller = caller_of(self._headers, proxy.store.salt)
         self._plan: Plan | None = None
+        self._rounds: Rounds | None = None
         self._outcome = ""
+        self._recorded = False
         self._sent = 0.0  # seconds spent before the request went on
         self._started = perf_counter()
 
-    async def run(self) -> Response | Relay:
-        """The response, ready to be sent."""
-        data = await read_body(self._request, self._proxy.settings.max_body)
-        self._started = perf_counter()
+    async def run(self, data: bytes) -> Response | Relay:
+        """The response to a body, ready to be sent."""
+        try:
+            return await self._run(data)
+        except asyncio.CancelledError:  # the client left, or the proxy is stopped
+            if self._plan is not None and not self._recorded:
+                await self._record(None, 0)
+            self._log(0)
+            raise
+
+    async def _run(self, data: bytes) -> Response | Relay:
         value = self._value(data)
         if value is not None:
             await self._prepare(data, value)
@@ -109,14 +122,14 @@ class _Exchange:
         answer = await self._ask(body)
         if answer.header("content-type").startswith("text/event-stream"):
             return Relay(answer.status, self._told(answer), self._stream(answer))
-        reply = await _whole(answer)
+        reply = await whole(answer)
         if answer.status >= 400 and value is not None and await self._shortened(answer.status, reply, data, value):
             assert self._plan is not None
             answer = await self._ask(self._plan.body)
             if answer.header("content-type").startswith("text/event-stream"):
                 return Relay(answer.status, self._told(answer), self._stream(answer))
-            reply = await _whole(answer)
-        return await self._answered(answer, reply)
+            reply = await whole(answer)
+        return await self._answered(*await self._recalled(answer, reply))
 
     def _value(self, data: bytes) -> Mapping[str, Any] | None:
         """The request, where it is one that can be dealt with."""
@@ -143,6 +156,8 @@ class _Exchange:
                 self._pin(live, value)
                 args = (self._ident, live, data, value, proxy.settings)
                 self._plan = plan(*args) if len(data) < IN_THREAD else await asyncio.to_thread(plan, *args)
+        except Refused:
+            raise
         except BudgetError as error:
             raise Refused(400, "budget_exceeded", str(error)) from None
         except RequestError as error:
@@ -156,8 +171,12 @@ class _Exchange:
         except Exception as error:  # noqa: BLE001 - the boundary: a policy may do anything
             self._fault("policy", error)
         else:
-            self._outcome = self._plan.outcome
+            self._planned(self._plan, data, value)
             self._count(self._plan)
+
+    def _planned(self, made: Plan, data: bytes, value: Mapping[str, Any]) -> None:
+        self._outcome = made.outcome
+        self._rounds = Rounds(made, data, value) if made.offer is not None else None
 
     def _pin(self, live: Live, value: Mapping[str, Any]) -> None:
         """Pin the messages that a header names."""
@@ -170,11 +189,10 @@ class _Exchange:
             indices = {int(part) for part in named.split(",")}
         except ValueError:
             raise Refused(400, "bad_pin", f"x-forgetless-pin must be indices of messages, not {named!r}") from None
-        for index in indices:
-            place = index - taken.parsed.start - leading(taken.parsed.messages)
-            if not 0 <= place < len(live.keys):
-                raise Refused(400, "bad_pin", f"there is no message {index} to pin that would not stay anyway")
-            live.pins.add(live.keys[place])
+        first = taken.parsed.start + leading(taken.parsed.messages)
+        if wrong := [index for index in indices if not first <= index < first + len(live.keys)]:
+            raise Refused(400, "bad_pin", f"there is no message {wrong[0]} to pin that would not stay anyway")
+        live.pins.update(live.keys[index - first] for index in indices)
 
     def _fault(self, kind: str, error: Exception) -> None:
         """Count a fault of ours. Its text may hold what users said: the log gets its kind and place."""
@@ -196,7 +214,7 @@ class _Exchange:
         """Send the request on."""
         started = perf_counter()
         try:
-            answer = await self._proxy.upstream.send("POST", path_of(self._request), self._headers, body, read=True)
+            answer = await self._send(body)
         except UpstreamError as error:
             self._proxy.metrics.faults.labels("upstream").inc()
             if self._plan is not None:
@@ -205,6 +223,27 @@ class _Exchange:
             raise Refused(error.status, kind, str(error)) from None
         self._proxy.metrics.upstream.observe(perf_counter() - started)
         return answer
+
+    async def _send(self, body: bytes) -> Answer:
+        return await self._proxy.upstream.send("POST", path_of(self._request), self._headers, body, read=True)
+
+    async def _recalled(self, answer: Answer, reply: bytes) -> tuple[Answer, bytes]:
+        """The answer, once the model has had back what it asks for."""
+
+        async def ask(body: bytes) -> tuple[Answer, bytes]:
+            more = await self._ask(body)
+            return more, await whole(more)
+
+        if self._rounds is None:
+            return answer, reply
+        try:
+            return await self._rounds.whole((answer, reply), ask)
+        except Refused:
+            raise
+        except Exception as error:  # noqa: BLE001 - the boundary again; the first answer stands
+            self._proxy.metrics.faults.labels("recall").inc()
+            log.error("not recalled", extra={"data": {"id": self._ident, "error": _kind(error)}})
+            return answer, reply
 
     async def _shortened(self, status: int, reply: bytes, data: bytes, value: Mapping[str, Any]) -> bool:
         """Whether the request is worth a second try, shorter, because the provider found it too long."""
@@ -225,7 +264,7 @@ class _Exchange:
             log.error("no second try", extra={"data": {"id": self._ident, "error": _kind(error)}})
             return False
         made.live.budget = budget
-        self._outcome = self._plan.outcome
+        self._planned(self._plan, data, value)
         self._proxy.metrics.faults.labels("overflow").inc()
         return True
 
@@ -249,14 +288,17 @@ class _Exchange:
         """The event stream as it came; its last event once the record is kept."""
         read, events, held = reader(self._dialect), Events(), list[bytes]()
         status = 0  # as long as it has not come to its end
+        sewn = self._rounds.chunks(answer, self._send) if self._rounds is not None else None
         try:
-            async for chunk in answer.chunks:
-                if out := _taken(events.feed(chunk), read, held):
+            async for chunk in sewn or answer.chunks:
+                if out := passed(events.feed(chunk), read, held):
                     yield out
-            if out := _taken(events.rest(), read, held):
+            if out := passed(events.rest(), read, held):
                 yield out
             status = answer.status
         finally:
+            if sewn is not None:
+                await sewn.aclose()
             await answer.close()
             if self._plan is not None:
                 await self._record(read.done(), status)
@@ -268,9 +310,11 @@ class _Exchange:
         """Have the exchange kept."""
         made, proxy = self._plan, self._proxy
         assert made is not None
+        self._recorded = True
         try:
             async with made.live.lock:
-                exchange = record(made, completion, status, proxy.conversations)
+                first = self._rounds.first if self._rounds is not None else None
+                exchange = record(made, completion, status, proxy.conversations, first)
             if usage := completion.usage if completion is not None else None:
                 for kind, tokens in (("input", usage.input), ("cached", usage.cached), ("output", usage.output)):
                     proxy.metrics.provider.labels(kind).inc(max(0, tokens))
@@ -296,6 +340,8 @@ class _Exchange:
                 ("x-forgetless-tokens-after", str(done.tokens)),
                 ("x-forgetless-tokens-reused", str(done.reused_tokens)),
             ]
+        if self._rounds is not None and self._rounds.recalled:
+            headers.append(("x-forgetless-recalled", ",".join(map(str, self._rounds.recalled))))
         return headers
 
     def _log(self, status: int) -> None:
@@ -314,35 +360,12 @@ class _Exchange:
         if made is not None:
             done = made.done
             data |= {"conversation": made.live.id, "before": done.tokens_before, "after": done.tokens}
+        if (rounds := self._rounds) is not None:
+            self._proxy.metrics.recalled.inc(len(rounds.recalled))
+            if rounds.failed:
+                self._proxy.metrics.faults.labels("recall").inc(rounds.failed)
+            data["recalled"] = len(rounds.recalled)
         log.info("request", extra={"data": data})
-
-
-def _taken(found: list[Event], read: Reader, held: list[bytes]) -> bytes:
-    """Read events; those that may go on, as bytes. The last event of a stream, and what follows it, is held back."""
-    out: list[bytes] = []
-    for event in found:
-        last = event.data.strip() == "[DONE]"
-        if event.data and not last:
-            with suppress(ValueError, RecursionError):
-                data = decode(event.data.encode("utf-8", "surrogatepass"))
-                read.event(event.name, data)
-                last = (event.name or (data.get("type") if isinstance(data, dict) else "")) in ENDS
-        (held if held or last else out).append(event.raw)
-    return b"".join(out)
-
-
-async def _whole(answer: Answer) -> bytes:
-    """The whole body of an answer.
-
-    Raises:
-        Refused: it broke off.
-    """
-    try:
-        return b"".join([chunk async for chunk in answer.chunks])
-    except UpstreamError as error:
-        raise Refused(error.status, "upstream_broke_off", str(error)) from None
-    finally:
-        await answer.close()
 
 
 def _kind(error: Exception) -> str:

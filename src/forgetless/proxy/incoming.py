@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from hashlib import blake2b
 
 from starlette.requests import Request
@@ -13,6 +14,11 @@ __all__ = ["Refused", "caller_of", "path_of", "read_body"]
 
 SLOW_CLIENT = 60.0
 """Seconds for the next piece of a request's body."""
+
+CREDENTIALS = frozenset({"authorization", "x-api-key", "api-key", "x-goog-api-key"})
+"""Headers that say who asks, as the providers know them."""
+
+_BEARER = re.compile(r"^bearer +", re.IGNORECASE)
 
 
 class Refused(Exception):
@@ -47,10 +53,10 @@ async def read_body(request: Request, most: int) -> bytes:
 
 
 def caller_of(headers: Headers, salt: bytes) -> str:
-    """Who asks: a salted hash of the credential, which is kept nowhere."""
-    known = {name.lower(): value for name, value in headers}
-    credential = next((known[name] for name in ("authorization", "x-api-key", "api-key") if known.get(name)), "")
-    return blake2b(credential.encode("utf-8", "surrogateescape"), key=salt, digest_size=16).hexdigest()
+    """Who asks: a salted hash of all credentials, which are kept nowhere. A key is the same in whatever header."""
+    found = {_BEARER.sub("", value) for name, value in headers if name.lower() in CREDENTIALS}
+    told = "\0".join(sorted(found))
+    return blake2b(told.encode("utf-8", "surrogateescape"), key=salt, digest_size=16).hexdigest()
 
 
 def path_of(request: Request) -> str:

@@ -106,34 +106,35 @@ class Journal:
                 batch = [self._queue[place] for place in range(min(BATCH, len(self._queue)))]
             if not batch:
                 return
-            if self._write(batch):
-                with self._wake:
-                    for _ in batch:
-                        self._bytes -= self._queue.popleft().size
-                self._metrics.waiting.dec(len(batch))
-            elif self._closing.wait(PAUSE):
+            done = self._write(batch)
+            with self._wake:
+                for _ in range(done):
+                    self._bytes -= self._queue.popleft().size
+            self._metrics.waiting.dec(done)
+            if done < len(batch) and self._closing.wait(PAUSE):
                 return
 
-    def _write(self, batch: Sequence[_Item]) -> bool:
-        """Whether the store has said yes or no to each record; False when it is away."""
+    def _write(self, batch: Sequence[_Item]) -> int:
+        """How many records, from the first, the store has said yes or no to; not all of them when it is away."""
         try:
             self._store.write([item.exchange for item in batch])
         except StoreError as error:
             if len(batch) > 1:
                 # One record that it will not take must not hold up the others, nor they be lost with it.
                 half = len(batch) // 2
-                return self._write(batch[:half]) and self._write(batch[half:])
+                done = self._write(batch[:half])
+                return done + self._write(batch[half:]) if done == half else done
             if self._away():
                 log.warning("the store is away", extra={"data": {"error": str(error)}})
-                return False
+                return 0
             log.error("the store refused a record", extra={"data": {"error": str(error)}})
             self._metrics.records.labels("refused").inc()
             batch[0].tell(False)
-            return True
+            return 1
         self._metrics.records.labels("kept").inc(len(batch))
         for item in batch:
             item.tell(True)
-        return True
+        return len(batch)
 
     def _away(self) -> bool:
         try:

@@ -33,6 +33,7 @@ class Metrics:
         self.provider = Counter("forgetless_provider_tokens", "Tokens as providers count them.", ["kind"], registry=r)
         self.faults = Counter("forgetless_faults", "Things that went wrong and were survived.", ["kind"], registry=r)
         self.records = Counter("forgetless_records", "Records for the store, by their fate.", ["fate"], registry=r)
+        self.recalled = Counter("forgetless_recalled", "Parts of histories that models had back.", registry=r)
         self.waiting = Gauge(
             "forgetless_records_waiting", "Records not yet kept.", registry=r, multiprocess_mode="livesum"
         )

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Coroutine, Sequence
 from contextlib import suppress
+from typing import Any, TypeVar
 
+from starlette.requests import ClientDisconnect
 from starlette.types import Receive, Scope, Send
 
 from forgetless.proxy.upstream import UpstreamError
 
-__all__ = ["Relay"]
+__all__ = ["Relay", "unless_gone"]
+
+T = TypeVar("T")
 
 log = logging.getLogger("forgetless.proxy")
 
@@ -51,6 +55,25 @@ class Relay:
             log.warning("upstream broke off", extra={"data": {"error": str(error)}})
             raise ConnectionAbortedError from None
         await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+async def unless_gone(work: Coroutine[Any, Any, T], receive: Receive) -> T:
+    """What `work` comes to; it is called off when the client leaves before, for nobody would read it.
+
+    Raises:
+        ClientDisconnect: the client left.
+    """
+    task = asyncio.ensure_future(work)
+    gone = asyncio.ensure_future(_gone(receive))
+    try:
+        await asyncio.wait({task, gone}, return_when=asyncio.FIRST_COMPLETED)
+        if task.done():
+            return task.result()
+        raise ClientDisconnect
+    finally:
+        gone.cancel()
+        task.cancel()
+        await asyncio.wait({task, gone})
 
 
 async def _gone(receive: Receive) -> None:

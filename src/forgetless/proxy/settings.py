@@ -7,7 +7,9 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
+
+import msgspec
 
 from forgetless.errors import ConfigError
 from forgetless.registry import DEFAULT
@@ -67,14 +69,17 @@ class Settings:
             raise ConfigError("max_body and timeout must be above 0, and keep_days at least 0")
         if self.upstream != "embedded" and not self.upstream.startswith(("http://", "https://")):
             raise ConfigError(f"upstream must be the address of a provider or 'embedded', not {self.upstream!r}")
+        if self.recall and self.upstream == "embedded":
+            raise ConfigError("recall is a tool, and the embedded model calls none: leave it out")
         self.session()
 
-    def session(self, budget: int | None = None, counter: Counter | None = None) -> Session:
+    def session(self, budget: int | None = None, counter: Counter | None = None, dialect: str = "auto") -> Session:
         """A session for a new conversation.
 
         Args:
             budget: most tokens of a request; by default as in `Session`.
             counter: the same.
+            dialect: the same.
 
         Raises:
             ConfigError: the policy or an option of it is wrong.
@@ -83,6 +88,7 @@ class Settings:
             budget=budget,
             low=self.low,
             policy=self.policy,
+            dialect=dialect,
             counter=counter,
             truncate=self.truncate,
             every_turn=self.every_turn,
@@ -103,7 +109,7 @@ class Settings:
         """The settings in a TOML file, by name; `options` is a table.
 
         Raises:
-            ConfigError: the file can't be read, or has a setting that there is not.
+            ConfigError: the file can't be read, or has a setting that there is not, or of the wrong kind.
         """
         try:
             found = tomllib.loads(path.read_text(encoding="utf-8"))
@@ -113,4 +119,10 @@ class Settings:
         known = {one.name for one in fields(Settings)}
         if unknown := sorted(set(found) - known):
             raise ConfigError(f"{str(path)!r} has no setting {unknown[0]!r}; known: {', '.join(sorted(known))}")
+        kinds = get_type_hints(Settings)
+        for name, value in found.items():
+            try:
+                found[name] = msgspec.convert(value, kinds[name])
+            except msgspec.ValidationError as error:
+                raise ConfigError(f"{name!r} in {str(path)!r} is wrong: {error}") from None
         return found

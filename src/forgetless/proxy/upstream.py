@@ -110,6 +110,7 @@ class HttpUpstream:
             timeout=httpx2.Timeout(timeout, connect=10.0, pool=None),
             limits=httpx2.Limits(max_connections=None, max_keepalive_connections=200, keepalive_expiry=30.0),
         )
+        self._client.headers.clear()  # what a client does not send is not sent for it
 
     async def send(
         self, method: str, path: str, headers: Headers, body: bytes | AsyncIterator[bytes] | None, *, read: bool
@@ -122,7 +123,8 @@ class HttpUpstream:
         if read or not any(name == "accept-encoding" for name, _ in sent):
             sent.append(("accept-encoding", "identity"))
         try:
-            request = self._client.build_request(method, self._url(path), headers=sent, content=body)
+            raw = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in sent]
+            request = self._client.build_request(method, self._url(path), headers=raw, content=body)
             response = await self._client.send(request, stream=True)
         except httpx2.HTTPError as error:
             raise _told(error) from None

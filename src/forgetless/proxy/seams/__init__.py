@@ -1,0 +1,1 @@
+"""Replies sewn together, one module for each dialect."""
