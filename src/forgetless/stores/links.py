@@ -75,12 +75,19 @@ class Link:
         return sql if self._mark == "?" else sql.replace("?", self._mark)
 
 
+LEAST, MOST = -(2**63), 2**63 - 1
+"""The integers that every database takes."""
+
+
 def fit(value: Any) -> Any:
     """A value as every database takes it, so that a client's odd name can't keep a batch from being written."""
-    if type(value) is str and not (value.isascii() and "\0" not in value):
+    kind = type(value)
+    if kind is bytes:
+        return value
+    if kind is str and not (value.isascii() and "\0" not in value):
         return _UNFIT.sub("\ufffd", value)
-    if type(value) is int:
-        return max(-(2**63), min(2**63 - 1, value))
+    if kind is int and not LEAST <= value <= MOST:
+        return LEAST if value < 0 else MOST
     return value
 
 

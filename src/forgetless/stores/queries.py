@@ -73,10 +73,12 @@ def write(db: Link, exchanges: Sequence[Exchange], salt: bytes, contents: bool) 
     for exchange in exchanges:
         if (exchange.caller, exchange.id) not in stored:
             fresh.setdefault((exchange.caller, exchange.id), exchange)
+    old = _named(db, fresh.values())  # one that is new knows nothing, and need not be asked
     numbers = _seen(db, fresh.values())
     wanted = {
-        (numbers[e.caller, e.conversation], key)
+        (old[e.caller, e.conversation], key)
         for e in fresh.values()
+        if (e.caller, e.conversation) in old
         for key in (e.head, *(key for node in e.nodes for key in (node.key, node.parent)))
         if key
     }
@@ -101,6 +103,11 @@ def _seen(db: Link, exchanges: Iterable[Exchange]) -> dict[tuple[str, str], int]
         "ELSE conversations.updated END",
         sorted((e.caller, e.conversation, e.at, e.at) for e in exchanges),
     )
+    return _named(db, exchanges)
+
+
+def _named(db: Link, exchanges: Iterable[Exchange]) -> dict[tuple[str, str], int]:
+    """The numbers of those conversations that there are."""
     named = {(e.caller, e.conversation) for e in exchanges}
     found = db.among(
         "SELECT caller, name, id FROM wanted CROSS JOIN conversations WHERE caller = a AND name = b", named
