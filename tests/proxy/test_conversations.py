@@ -349,11 +349,6 @@ def test_a_restart_changes_nothing(
     store.close()
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="a state is kept under the key of the provider's reply, which no history of such a client holds: it has to "
-    "be kept under the key of the last message that was asked with",
-)
 def test_a_restart_behind_a_client_that_trims_changes_nothing(
     exact: Provider, upstream: str, tmp_path: Path, http: httpx2.Client
 ) -> None:

@@ -251,9 +251,9 @@ def test_too_many_requests_says_when_to_come_again(provider: Provider, start: St
 def test_an_error_inside_an_event_stream_reaches_the_client_as_it_is(
     provider: Provider, start: Start, http: httpx2.Client, store: InMemory
 ) -> None:
-    events = reply("/v1/chat/completions", Said("half a word"), stream=True)[:2]
+    half = reply("/v1/chat/completions", Said("half a word"), stream=True)[:2]
     told = {"error": {"message": "the engine stopped", "code": "server_error"}}
-    provider.answer = lambda *_: [*events, ("", told)]
+    provider.answer = lambda *_: [*half, ("", told)]
     base = start(store)
     text = ask(http, base, body(2, stream=True)).text
     assert text.endswith(f"data: {json.dumps(told)}\n\n")

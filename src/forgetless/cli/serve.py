@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-import logging
 import os
+import re
 import socket
 import sys
 import tempfile
@@ -56,7 +56,7 @@ def serve(
         store: where conversations are kept: a file, postgresql://..., memory or none; by default a file of yours.
         contents: keep what was said; --no-contents keeps decisions and numbers only.
         keep_days: remove conversations that were not used for so many days.
-        config: a TOML file with any of these settings; what is given here wins.
+        config: a TOML file with any of these settings but host, port and workers; what is given here wins.
         shadow: forward everything unchanged, and record what would have been sent and saved.
         strict: answer 400 when what must stay is over the budget; otherwise that much is sent.
         recall: offer the model a tool that reads back what was left out.
@@ -86,6 +86,8 @@ def serve(
     if "upstream" not in told:
         raise ConfigError("--upstream is missing: the provider's base address, or 'embedded'")
     settings = Settings(**told)
+    if not 0 <= port < 2**16:
+        raise ConfigError(f"a port is a number from 0 to 65535, not {port!r}")
     if workers < 1:
         raise ConfigError(f"workers must be at least 1, not {workers!r}")
     if workers > 1 and settings.store in ("memory", "none"):
@@ -110,6 +112,7 @@ def _run(settings: Any, host: str, port: int, workers: int) -> None:
     from uvicorn.supervisors import Multiprocess
 
     from forgetless.proxy.app import SETTINGS
+    from forgetless.proxy.logs import logs
     from forgetless.stores.open import open_store
 
     open_store(settings.store, contents=settings.contents).close()  # fail here, with one line, and not in a worker
@@ -127,13 +130,15 @@ def _run(settings: Any, host: str, port: int, workers: int) -> None:
         limit_concurrency=MOST_AT_ONCE,
     )
     server = uvicorn.Server(config)
-    with _listen(host, port) as listener, tempfile.TemporaryDirectory(prefix="forgetless-") as folder:
-        print(f"forgetless: {_address(listener)}/v1 -> {settings.upstream}, policy {settings.policy}", file=sys.stderr)
-        if workers > 1:
+    with _listen(host, port) as listener:
+        upstream = re.sub(r"//[^/@]*@", "//", settings.upstream)  # which may hold a password
+        print(f"forgetless: {_address(listener)}/v1 -> {upstream}, policy {settings.policy}", file=sys.stderr)
+        if workers == 1:
+            server.run(sockets=[listener])  # ends by the signal that stopped it: nothing that follows is run
+            return
+        with tempfile.TemporaryDirectory(prefix="forgetless-") as folder:
             os.environ[FOLDER] = folder
             Multiprocess(config, [listener]).run()
-        else:
-            server.run(sockets=[listener])
 
 
 def _listen(host: str, port: int) -> socket.socket:
@@ -152,21 +157,3 @@ def _listen(host: str, port: int) -> socket.socket:
 def _address(listener: socket.socket) -> str:
     host, port = listener.getsockname()[:2]
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
-
-
-def logs() -> None:
-    """Send the proxy's log to stderr, a JSON object a line."""
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(_Lines())
-    root = logging.getLogger("forgetless")
-    root.handlers = [handler]
-    root.setLevel(logging.INFO)
-
-
-class _Lines(logging.Formatter):
-    """A record as one JSON line; `extra={"data": {...}}` adds fields."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        data = getattr(record, "data", {})
-        line = {"at": self.formatTime(record), "level": record.levelname.lower(), "event": record.getMessage(), **data}
-        return json.dumps(line, ensure_ascii=True, default=str)

@@ -293,6 +293,12 @@ class _Exchange:
             async for chunk in sewn or answer.chunks:
                 if out := passed(events.feed(chunk), read, held):
                     yield out
+                if held:  # the connection may stay open for long after the last event
+                    status = answer.status
+                    if self._plan is not None and not self._recorded:
+                        await self._record(read.done(), status)
+                    yield b"".join(held)
+                    held.clear()
             if out := passed(events.rest(), read, held):
                 yield out
             status = answer.status
@@ -300,7 +306,7 @@ class _Exchange:
             if sewn is not None:
                 await sewn.aclose()
             await answer.close()
-            if self._plan is not None:
+            if self._plan is not None and not self._recorded:
                 await self._record(read.done(), status)
             self._log(status)
         if held:

@@ -183,6 +183,7 @@ def record(
         input_tokens=usage.input if usage else None,
         cached_tokens=usage.cached if usage else None,
         output_tokens=usage.output if usage else None,
+        asked=made.keys[-1] if made.keys else b"",
         head=head,
         system=tuple(encode(taken.dialect.wire(m)) for m in taken.parsed.messages[: leading(taken.parsed.messages)]),
         nodes=nodes,

@@ -32,6 +32,10 @@ HOP_BY_HOP = frozenset(
 """Headers that concern one connection only (RFC 9110, section 7.6.1), and the name of this host."""
 
 
+OURS = "x-forgetless-"
+"""Headers that are meant for the proxy."""
+
+
 class UpstreamError(Exception):
     """Upstream could not be reached, or broke off before it answered.
 
@@ -119,7 +123,7 @@ class HttpUpstream:
         drop = {*HOP_BY_HOP, *_connection(headers), *(("accept-encoding",) if read else ())}
         if isinstance(body, bytes):
             drop.add("content-length")
-        sent = [(name, value) for name, value in headers if name not in drop]
+        sent = [(name, value) for name, value in headers if name not in drop and not name.startswith(OURS)]
         if read or not any(name == "accept-encoding" for name, _ in sent):
             sent.append(("accept-encoding", "identity"))
         try:

@@ -59,13 +59,14 @@ class Exchange:
         input_tokens: as the provider counted, None when it did not say.
         cached_tokens: of these, read from the provider's cache.
         output_tokens: of the reply.
+        asked: key of the last message of the request itself; clients may resend the reply in other words.
         head: key of the last message, the reply included where one came.
         system: wire JSON of the system messages that the request began with.
         nodes: the messages that the store may not know yet, parents first.
         base: id of the request whose ledger this one goes on from, or empty.
         kept: how many rows of that ledger stand unchanged at the start of this one.
         rows: the ledger from there on.
-        state: what a session needs to go on from here (`Session.dump`), only when it has changed.
+        state: what a session needs to go on from `asked` (`Session.dump`), only when it has changed.
     """
 
     id: str
@@ -85,6 +86,7 @@ class Exchange:
     input_tokens: int | None = None
     cached_tokens: int | None = None
     output_tokens: int | None = None
+    asked: bytes = b""
     head: bytes = b""
     system: tuple[bytes, ...] = ()
     nodes: tuple[Node, ...] = ()

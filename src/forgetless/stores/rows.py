@@ -100,7 +100,7 @@ class Batch:
             )
         )
         if self._keep and exchange.state is not None:
-            self.states.append((conversation, exchange.head, exchange.state))
+            self.states.append((conversation, exchange.asked or exchange.head, exchange.state))
 
     def _node(self, exchange: Exchange, conversation: int, node: Node) -> None:
         if (conversation, node.key) in self._known:
