@@ -197,14 +197,17 @@ class _Worker:
         return next((line for line in reversed(lines) if line.strip()), "no message")
 
 
-def environment() -> Path:
-    """The interpreter of a virtual environment that holds `PINS`, made when it is not there yet.
+def environment(pins: Sequence[str] = PINS) -> Path:
+    """The interpreter of a virtual environment that holds packages, made when it is not there yet.
+
+    Args:
+        pins: the packages with their versions.
 
     Raises:
         ConfigError: the environment or the packages cannot be installed.
     """
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "forgetless"
-    made_of = "\n".join([*PINS, *map(str, sys.version_info[:2])])
+    made_of = "\n".join([*pins, *map(str, sys.version_info[:2])])
     folder = cache / f"peers-{blake2b(made_of.encode(), digest_size=6).hexdigest()}"
     inside = Path("Scripts" if os.name == "nt" else "bin") / "python"
     if not folder.exists():
@@ -212,18 +215,19 @@ def environment() -> Path:
         # Made beside its place and moved there when complete: a broken install is never taken for a good one.
         with tempfile.TemporaryDirectory(dir=cache, ignore_cleanup_errors=True) as scratch:
             fresh = Path(scratch) / "environment"
-            _install([sys.executable, "-m", "venv", str(fresh)])
-            _install([str(fresh / inside), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *PINS])
+            _install([sys.executable, "-m", "venv", str(fresh)], pins)
+            pip = [str(fresh / inside), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+            _install([*pip, *pins], pins)
             if not folder.exists():
                 fresh.rename(folder)
     return folder / inside
 
 
-def _install(command: list[str]) -> None:
+def _install(command: list[str], pins: Sequence[str]) -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         said = (done.stderr or done.stdout).strip().split("\n")[-1]
         raise ConfigError(
-            f"the peers ({', '.join(PINS)}) could not be installed: {said}; see that pip can reach "
+            f"the peers ({', '.join(pins)}) could not be installed: {said}; see that pip can reach "
             "a package index, or run without peers"
         )

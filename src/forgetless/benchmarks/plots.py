@@ -8,7 +8,7 @@ from typing import Any
 
 from forgetless.errors import MissingExtra
 
-__all__ = ["overhead_plot", "replay_plot", "retention_plot"]
+__all__ = ["durability_plot", "overhead_plot", "proxy_plot", "replay_plot", "retention_plot"]
 
 
 def _figure() -> Any:
@@ -130,4 +130,59 @@ def replay_plot(summary: Mapping[str, Any], path: Path) -> None:
     figure.legend(*names, loc="outside lower right", ncols=len(budgets), fontsize="small")
     for panel in (money, shares):
         panel.grid(alpha=0.3)
+    figure.savefig(path, dpi=120)
+
+
+def proxy_plot(summary: Mapping[str, Any], path: Path) -> None:
+    """What proxies add to a request, by percentile, and their memory under streams.
+
+    Args:
+        summary: of `forgetless bench proxy`.
+        path: the PNG file to write.
+
+    Raises:
+        MissingExtra: matplotlib is not installed.
+    """
+    figure = _figure()
+    added, memory = figure.subplots(1, 2)
+    rows = [
+        (f"{name}\n{kind}", row["added_ms"])
+        for kind, by_name in summary["latency"].items()
+        for name, row in by_name.items()
+        if "added_ms" in row
+    ]
+    for place, part in enumerate(("p50", "p95", "p99")):
+        heights = [max(0.0, row[part]) for _, row in rows]
+        added.bar([at + (place - 1) * 0.27 for at in range(len(rows))], heights, 0.27, label=part)
+    added.set_xticks(range(len(rows)), labels=[label for label, _ in rows], rotation=45, ha="right", fontsize="small")
+    added.set(title="added to a request of 1,000 messages", ylabel="ms over the bare pass-through", yscale="log")
+    for name, row in summary["streams"].items():
+        memory.plot(row["rss_mib"], label=name)
+    memory.set(title="memory under streaming clients", xlabel="s", ylabel="MiB", ylim=(0, None))
+    for panel in (added, memory):
+        panel.grid(alpha=0.3)
+        panel.legend(fontsize="small")
+    figure.savefig(path, dpi=120)
+
+
+def durability_plot(summary: Mapping[str, Any], path: Path) -> None:
+    """Replies read and requests broken off in each round, and what was missing afterwards.
+
+    Args:
+        summary: of `forgetless bench durability`.
+        path: the PNG file to write.
+
+    Raises:
+        MissingExtra: matplotlib is not installed.
+    """
+    figure = _figure()
+    panel = figure.subplots()
+    rounds = summary["rounds"]
+    at = [row["round"] + 1 for row in rounds]
+    panel.bar(at, [row["read"] for row in rounds], 0.4, label="read to the last byte")
+    panel.bar([place + 0.4 for place in at], [row["under_way"] for row in rounds], 0.4, label="broken off by the kill")
+    panel.plot(at, [row["missing"] + row["half_written"] for row in rounds], "k.-", label="read, and not in the store")
+    panel.set(title="kill -9 under load, on one store", xlabel="round", ylabel="requests")
+    panel.grid(alpha=0.3)
+    panel.legend(fontsize="small")
     figure.savefig(path, dpi=120)

@@ -234,8 +234,8 @@ def _measure(bench: _Bench, sizes: Sequence[int], seed: int) -> dict[str, dict[i
 def _turn(messages: History) -> Callable[[], object]:
     """The next turn of a session: a user's message and what goes before it were said since the last one."""
     session = Session(budget=ROOM)
-    for end in (len(messages) - 4, len(messages) - 2):
-        session.prepare(messages[: max(1, end)])
+    for ago in (10, 8, 6, 4, 2):
+        session.prepare(messages[: max(1, len(messages) - ago)])
     return lambda: session.prepare(messages)
 
 
