@@ -221,3 +221,14 @@ def test_check_finds_a_page_that_was_overwritten(tmp_path: Path) -> None:
     path.write_bytes(data)
     with closing(Sqlite(path)) as store:
         assert store.check()
+
+
+def test_tidying_takes_the_log_into_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "it.db"
+    with closing(Sqlite(path)) as store:
+        store.write([exchange(f"r{n}", [f"{n} " + "long " * 20_000], conversation=f"c{n}") for n in range(50)])
+        before = path.stat().st_size
+        assert Path(f"{path}-wal").stat().st_size > 4 * 2**20
+        store.tidy()
+        assert path.stat().st_size > before + 4 * 2**20
+        assert store.check() == []

@@ -111,6 +111,8 @@ class Journal:
                 for _ in range(done):
                     self._bytes -= self._queue.popleft().size
             self._metrics.waiting.dec(done)
+            with suppress(StoreError):  # it is away, as the next write will show
+                self._store.tidy()
             if done < len(batch) and self._closing.wait(PAUSE):
                 return
 

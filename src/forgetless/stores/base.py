@@ -213,5 +213,8 @@ class Store(Protocol):
         Nodes without their parents or contents, requests without their head or base, the database's own check.
         """
 
+    def tidy(self) -> None:
+        """Do what can wait until nobody waits. Whoever writes much calls it after a write."""
+
     def close(self) -> None:
         """Let go of files and connections."""

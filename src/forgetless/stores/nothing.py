@@ -61,5 +61,8 @@ class Nothing:
         """Nothing can be wrong."""
         return []
 
+    def tidy(self) -> None:
+        """Nothing to do."""
+
     def close(self) -> None:
         """Nothing to let go of."""

@@ -48,6 +48,9 @@ class SqlStore:
     def _shrink(self) -> None:
         """Give back the room of what was purged."""
 
+    def tidy(self) -> None:
+        """See `Store`."""
+
     def _opened(self, db: Link) -> bytes:
         self._migrate(db)
         db.do("INSERT INTO settings (name, value) VALUES ('salt', ?) ON CONFLICT DO NOTHING", secrets.token_bytes(16))

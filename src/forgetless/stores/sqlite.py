@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -19,6 +20,12 @@ MIGRATIONS: Final = (TABLES.format(serial="INTEGER PRIMARY KEY", bytes="BLOB", f
 
 OURS: Final = 0x46474C53
 """What the file's header says it is (`FGLS`), so that another program's database is left alone."""
+
+TIDY_BYTES: Final = 4 * 2**20
+"""Bytes of the log above which `tidy` has something to do."""
+
+MOST_PAGES: Final = 25_000
+"""Pages of the log (100 MiB) at which SQLite tidies by itself, where nobody calls `tidy`."""
 
 
 class Sqlite(SqlStore):
@@ -60,6 +67,7 @@ class Sqlite(SqlStore):
                 raise StoreError(f"{self._path!r} is the database of another program: name another file")
             link.do("PRAGMA foreign_keys = ON")
             link.do("PRAGMA synchronous = NORMAL")
+            link.do(f"PRAGMA wal_autocheckpoint = {MOST_PAGES}")
             link.do("PRAGMA secure_delete = ON")  # what is purged is not left readable in free pages
             if kind != OURS:
                 link.do("PRAGMA auto_vacuum = INCREMENTAL")
@@ -97,6 +105,12 @@ class Sqlite(SqlStore):
         return found + [
             f"a row of {row[0]!r} has lost what it refers to" for row in db.rows("PRAGMA foreign_key_check")
         ]
+
+    def tidy(self) -> None:
+        """Take what the log holds into the file, which else the next writer does while a request waits for it."""
+        with suppress(FileNotFoundError):
+            if os.stat(f"{self._path}-wal").st_size > TIDY_BYTES:
+                self._links.run("", lambda db: db.rows("PRAGMA wal_checkpoint(PASSIVE)"))
 
     def _shrink(self) -> None:
         def work(db: Link) -> None:
