@@ -15,7 +15,7 @@ from forgetless.policies.truncate import truncate
 from forgetless.registry import load_dialect
 from forgetless.splitting import split
 from forgetless.tokens import Counter, for_model, model_facts
-from forgetless.units import Unit, check, placed
+from forgetless.units import Unit, check
 
 __all__ = ["Compaction", "Intake", "Terms", "listed", "pinned", "take"]
 
@@ -125,9 +125,16 @@ class Intake:
         kept = floor(self.units)
         return assemble(self.units, kept, self.budget, pinned=kept)
 
-    def finish(self, context: Context) -> Compaction:
-        """Put a context back into the shape of the request."""
-        return self.compaction(context, self.request(placed(context.units)))
+    def finish(self, context: Context, *, share: bool = False) -> Compaction:
+        """Put a context back into the shape of the request.
+
+        Args:
+            context: what a policy made of it.
+            share: hand on messages that have not changed as the very objects that came, not as copies.
+        """
+        messages = context.messages
+        request = self.shared(messages) if share else self.dialect.emit(self.parsed, messages)
+        return self.compaction(context, request)
 
     def compaction(self, context: Context, request: Any) -> Compaction:
         """The compaction to `request`, with the figures and the ledger of `context`."""
@@ -142,13 +149,14 @@ class Intake:
             context.reused_tokens,
         )
 
-    def request(self, messages: Sequence[tuple[int, Message]]) -> Any:
+    def shared(self, messages: list[Message]) -> Any:
         """The request with these messages in place of its own; what has not changed is the very object that came."""
         parsed, listed = self.parsed, self.wires
-        head = list(parsed.messages[:1]) if parsed.start else []
-        if listed is None or head != [m for index, m in messages[:1] if index < 0]:
-            return self.dialect.emit(parsed, [message for _, message in messages])
-        return self.put([self.wire(index, message) for index, message in messages if index >= 0])
+        head = -parsed.start
+        if listed is None or list(parsed.messages[:head]) != messages[:head]:
+            return self.dialect.emit(parsed, messages)
+        came = dict(zip(map(id, parsed.messages[head:]), listed, strict=True))
+        return self.put([came[id(m)] if id(m) in came else self.dialect.wire(m) for m in messages[head:]])
 
     def put(self, wires: list[Any]) -> Any:
         """The request with these wire messages in the place of its own."""

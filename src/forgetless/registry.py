@@ -21,6 +21,7 @@ POLICIES: Mapping[str, str] = MappingProxyType(
         "bm25": "forgetless.policies.bm25:bm25",
         "fifo": "forgetless.policies.fifo:Fifo",
         "full": "forgetless.policies.full:Full",
+        "lre": "forgetless.policies.lre.policy:lre",
         "masking": "forgetless.policies.masking:Masking",
         "recent": "forgetless.policies.recent:Recent",
     }

@@ -94,6 +94,9 @@ class Session:
     def prepare(self, request: Body, *, pins: Collection[int] = (), budget: int | None = None) -> Compaction:
         """Bring the next request of this conversation within the budget.
 
+        Messages that have not changed are in `Compaction.request` as the very objects that were given: copy what you
+        want to change in it.
+
         Args:
             request: the whole history so far, as in `compact`.
             pins: indices of messages that must stay.
@@ -116,7 +119,7 @@ class Session:
             frozen = Frozen.of(intake.units, context)
             self.evictions += 1
             sent = _Sent(context.messages, context.tokens, intake.parsed.fixed)
-            done = intake.finish(context)
+            done = intake.finish(context, share=True)
         else:
             sent = _Sent(held.messages, held.tokens, intake.parsed.fixed, held.settled, held.stable)
             wires = held.wires

@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from forgetless.benchmarks.datasets.trajectories import Recording
 from forgetless.benchmarks.peers import Reply
 from forgetless.benchmarks.plots import replay_plot
 from forgetless.benchmarks.prices import PRICES
 from forgetless.benchmarks.tasks import replay as module
 from forgetless.benchmarks.tasks.replay import EVERY_TURN, LANGCHAIN, Cell, Sent, replay
 from forgetless.cli.main import app
+from forgetless.datasets.trajectories import Recording
 from forgetless.errors import ConfigError, MissingExtra
 from forgetless.registry import policy_names
 from forgetless.tokens import Counter

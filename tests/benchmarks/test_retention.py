@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from forgetless.benchmarks.datasets.trajectories import load_trajectories
 from forgetless.benchmarks.plots import retention_plot
 from forgetless.benchmarks.tasks import identifier_availability, retention
 from forgetless.cli.main import app
+from forgetless.datasets.trajectories import load_trajectories
 from forgetless.errors import ConfigError
 from forgetless.tokens import Counter
 

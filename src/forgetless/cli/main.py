@@ -19,6 +19,8 @@ bench = App(name="bench", help="Measure policies; each command writes a results 
 app.command(bench)
 sessions = App(name="sessions", help="Look up, take along or remove the conversations that a proxy has kept.")
 app.command(sessions)
+train = App(name="train", help="Learn from your own logs what must not be forgotten.")
+app.command(train)
 
 # Loaded when called, so that one command does not pay for another's libraries.
 for parent, target, name, about in (
@@ -29,10 +31,14 @@ for parent, target, name, about in (
     (sessions, "forgetless.cli.sessions:show", "show", "One conversation, and the ledger of its newest request."),
     (sessions, "forgetless.cli.sessions:export", "export", "Conversations as JSON lines, a branch a line."),
     (sessions, "forgetless.cli.sessions:purge", "purge", "Remove conversations with all that belongs to them."),
+    (train, "forgetless.cli.train:lre", "lre", "A scorer of two kilobytes, from logs, without labels."),
     (bench, "forgetless.benchmarks.tasks.validity:validity", "validity", "Whether promises and providers' rules hold."),
     (bench, "forgetless.benchmarks.tasks.overhead:overhead", "overhead", "Time and memory beside other libraries."),
     (bench, "forgetless.benchmarks.tasks.retention:retention", "retention", "What is kept of what is needed later."),
+    (bench, "forgetless.benchmarks.tasks.relevance:relevance", "relevance", "How well scorers tell what is needed."),
     (bench, "forgetless.benchmarks.tasks.replay:replay", "replay", "What policies cost over whole agent runs."),
+    (bench, "forgetless.benchmarks.tasks.proxy:proxy", "proxy", "What the proxy adds to requests and streams."),
+    (bench, "forgetless.benchmarks.tasks.durability:durability", "durability", "What a killed proxy has kept."),
 ):
     parent.command(target, name=name, help=about)
 

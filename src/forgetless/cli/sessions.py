@@ -211,7 +211,7 @@ def _object(branch: Conversation, request: Exchange | None) -> dict[str, Any]:
     told += [{"role": n.role, "tokens": n.tokens} if n.wire is None else _read(n.wire) for n in branch.nodes]
     about: dict[str, Any] = {**members(branch.summary), "messages": told, "request": None, "ledger": []}
     if request is not None:
-        left_out = {"caller", "conversation", "head", "system", "nodes", "base", "kept", "rows", "state"}
+        left_out = {"caller", "conversation", "asked", "head", "system", "nodes", "base", "kept", "rows", "state"}
         about["request"] = {name: value for name, value in asdict(request).items() if name not in left_out}
         about["ledger"] = [asdict(Entry(*row)) for row in request.rows]
     return about

@@ -250,3 +250,22 @@ def solve(
         else:
             chosen = knapsack.opened(begun.prices)
     return _complete(knapsack, chosen)
+
+
+def by_density(
+    scores: Sequence[float], costs: Sequence[int], budget: int, *, opens: Sequence[bool] | None = None
+) -> list[int]:
+    """Returns the indices, ascending, that a greedy choice by falling score per cost takes (LRE's paper).
+
+    Every unit that still fits is taken, one with a score below 0 excepted; of equal ones the latest. With `opens`,
+    what is chosen before the first unit that opens is left out again.
+    """
+    chosen: list[int] = []
+    order = sorted(range(len(scores)), key=lambda at: (-scores[at] / max(1, costs[at]), -at))
+    for at in order:
+        if scores[at] >= 0 and costs[at] <= budget:
+            budget -= costs[at]
+            chosen.append(at)
+    chosen.sort()
+    first = next((place for place, at in enumerate(chosen) if opens is None or opens[at]), len(chosen))
+    return chosen[first:]

@@ -84,7 +84,7 @@ def plan(
         taken = live.session.taken
         if (settings.strict and not settings.shadow) or budget is not None or taken is None:
             raise
-        done, outcome = taken.finish(taken.least()), "floor"
+        done, outcome = taken.finish(taken.least(), share=True), "floor"
     taken = live.update()
     if not outcome and live.session.evictions != evictions:
         _check(taken, done, (made.tokens if made is not None else 0) + int(done.budget / live.session.correction))

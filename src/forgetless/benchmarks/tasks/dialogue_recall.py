@@ -12,10 +12,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from forgetless.benchmarks.datasets.locomo import ADVERSARIAL, Conversation, Question
 from forgetless.benchmarks.hindsight import ORACLE, keep_first
 from forgetless.benchmarks.metrics import by_policy, estimate, mean, recall
 from forgetless.benchmarks.subjects import subject
+from forgetless.datasets.locomo import ADVERSARIAL, Conversation, Question
 from forgetless.errors import BudgetError
 from forgetless.messages import Message
 from forgetless.policies.base import Context, Policy
@@ -123,7 +123,7 @@ def _ask(conversation: Conversation, question: Question, history: list[Unit], co
     wire = {"role": "user", "content": question.text}
     message: Message = load_dialect("chat").parse([wire]).messages[0]
     (unit,) = split([message], counter)
-    return [*history, replace(unit, index=len(history), at=((len(conversation.messages), 0, 1),))]
+    return [*history, replace(unit, index=len(history), at=((len(conversation.messages), 0, 1),), keys=None)]
 
 
 def _put(cell: Cell, question: Question, share: float, tokens: int) -> None:

@@ -17,12 +17,12 @@ from itertools import groupby
 from statistics import fmean
 from typing import Any
 
-from forgetless.benchmarks.datasets.trajectories import Recording
 from forgetless.benchmarks.hindsight import ORACLE, best_cover, keep_first
-from forgetless.benchmarks.identifiers import contains, identifiers
 from forgetless.benchmarks.metrics import by_policy, estimate, mean, recall
 from forgetless.benchmarks.subjects import subject
+from forgetless.datasets.trajectories import Recording
 from forgetless.errors import BudgetError
+from forgetless.identifiers import contains, identifiers
 from forgetless.messages import Call, Message, Part, Result, Text
 from forgetless.policies.base import Context, Policy, capacity, floor
 from forgetless.registry import load_dialect

@@ -20,7 +20,6 @@ from typing import Annotated, Any, TypeAlias
 
 from cyclopts import Parameter
 
-from forgetless.benchmarks.datasets.trajectories import Recording, load_trajectories
 from forgetless.benchmarks.metrics import by_policy, estimate
 from forgetless.benchmarks.peers import PINS, Peers
 from forgetless.benchmarks.prices import PRICES, Price, Request, cost
@@ -28,6 +27,7 @@ from forgetless.benchmarks.results import open_run
 from forgetless.benchmarks.subjects import subject
 from forgetless.benchmarks.validators.chat import validate
 from forgetless.compaction import compact
+from forgetless.datasets.trajectories import Recording, load_trajectories
 from forgetless.errors import BudgetError, ConfigError, MissingExtra
 from forgetless.registry import DEFAULT, load_dialect, policy_names
 from forgetless.session import LOW, Session

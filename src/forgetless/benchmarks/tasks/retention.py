@@ -16,12 +16,12 @@ from typing import Annotated, Any, TypeVar
 
 from cyclopts import Parameter
 
-from forgetless.benchmarks.datasets.locomo import load_locomo
-from forgetless.benchmarks.datasets.trajectories import load_trajectories
 from forgetless.benchmarks.hindsight import ORACLE
 from forgetless.benchmarks.results import Run, open_run
 from forgetless.benchmarks.subjects import subject
 from forgetless.benchmarks.tasks import dialogue_recall, identifier_availability
+from forgetless.datasets.locomo import load_locomo
+from forgetless.datasets.trajectories import load_trajectories
 from forgetless.errors import ConfigError, MissingExtra
 from forgetless.tokens import Counter, for_model
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from forgetless.benchmarks.datasets.locomo import load_locomo
-from forgetless.benchmarks.datasets.trajectories import load_trajectories
+from forgetless.datasets.locomo import load_locomo
+from forgetless.datasets.trajectories import load_trajectories
 from forgetless.errors import ConfigError
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from forgetless.benchmarks.identifiers import contains, identifiers
+from forgetless.identifiers import contains, identifiers
 
 
 @pytest.mark.parametrize(

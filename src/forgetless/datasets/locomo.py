@@ -52,12 +52,14 @@ class Conversation:
     Attributes:
         name: the sample's id.
         messages: one a turn.
+        texts: what each turn says, without date and name.
         turn_ids: the mark of each message, such as `D1:3`.
         questions: those with at least one evidence turn that exists.
     """
 
     name: str
     messages: tuple[dict[str, Any], ...]
+    texts: tuple[str, ...]
     turn_ids: tuple[str, ...]
     questions: tuple[Question, ...]
 
@@ -102,6 +104,7 @@ def _conversation(sample: Mapping[str, Any], number: int) -> Conversation:
     talk = sample["conversation"]
     sessions = sorted(int(match[1]) for key in talk if (match := _SESSION.fullmatch(key)))
     messages: list[dict[str, Any]] = []
+    texts: list[str] = []
     places: dict[str, int] = {}
     user = None
     for session in sessions:
@@ -112,6 +115,7 @@ def _conversation(sample: Mapping[str, Any], number: int) -> Conversation:
             places[turn["dia_id"]] = len(messages)
             role = "user" if speaker == user else "assistant"
             messages.append({"role": role, "content": f"{date}{speaker}: {text}"})
+            texts.append(text)
             date = ""
     if not messages:
         raise ValueError("no turns")
@@ -121,6 +125,7 @@ def _conversation(sample: Mapping[str, Any], number: int) -> Conversation:
     return Conversation(
         str(sample.get("sample_id", number)),
         tuple(messages),
+        tuple(texts),
         tuple(places),
         tuple(question for question in questions if question.evidence),
     )

@@ -1,1 +1,0 @@
-"""Readers of benchmark data, one module each."""

@@ -1,0 +1,112 @@
+"""Weights of a scorer as a JSON file of at most 2 KB: read and written here, and refused when they do not match."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from hashlib import sha256
+from math import isfinite
+from pathlib import Path
+from typing import Any
+
+from forgetless.errors import ConfigError
+from forgetless.policies.lre.features import FEATURES, VERSION
+
+__all__ = ["FORMAT", "Weight", "Weights"]
+
+FORMAT = "forgetless-lre"
+AGAIN = "train a new one with `forgetless train lre`, or take one that this version ships"
+
+
+@dataclass(frozen=True, slots=True)
+class Weight:
+    """What one feature adds: coefficient x (value - mean) / scale."""
+
+    mean: float
+    scale: float
+    coefficient: float
+
+
+@dataclass(frozen=True)
+class Weights:
+    """A logistic regression over standardised features.
+
+    Attributes:
+        features: name -> its weight; names are of `FEATURES`.
+        bias: the log odds of a unit with the mean of every feature.
+        label: the rule that the training labels came from.
+        training: what it was fitted to: data, conversations, units, positive units, AUC.
+    """
+
+    features: Mapping[str, Weight]
+    bias: float
+    label: str
+    training: Mapping[str, Any]
+
+    @property
+    def version(self) -> str:
+        """Names these weights: the checksum of all that is in them."""
+        return _checksum(self._content())
+
+    def dump(self) -> str:
+        """The file's text; the same weights give the same bytes."""
+        content = self._content()
+        return json.dumps({**content, "checksum": _checksum(content)}, separators=(",", ":")) + "\n"
+
+    @classmethod
+    def load(cls, path: str | Path) -> Weights:
+        """Read a file.
+
+        Raises:
+            ConfigError: it can't be read, was altered, or does not match the features of this version.
+        """
+        try:
+            content = json.loads(Path(path).read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise ConfigError(f"cannot read the weights {str(path)!r}: {error}") from None
+        if not isinstance(content, dict) or content.get("format") != FORMAT:
+            raise ConfigError(f"{str(path)!r} holds no weights of LRE: {AGAIN}")
+        if content.get("features_version") != VERSION:
+            raise ConfigError(
+                f"{str(path)!r} was fitted to version {content.get('features_version')!r} of the features, and this is "
+                f"version {VERSION}: {AGAIN}"
+            )
+        if content.pop("checksum", None) != _checksum(content):
+            raise ConfigError(f"{str(path)!r} is damaged or was altered, its checksum does not match: {AGAIN}")
+        try:
+            return _weights(content)
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise ConfigError(f"{str(path)!r}: {type(error).__name__}: {error}: {AGAIN}") from None
+
+    def words(self) -> list[str]:
+        """The weights in words, what counts most first: the change of the odds for one deviation more."""
+        ordered = sorted(self.features.items(), key=lambda item: -abs(item[1].coefficient))
+        return [f"{name} {'+' if w.coefficient > 0 else '-'}{abs(w.coefficient):.2f}" for name, w in ordered]
+
+    def _content(self) -> dict[str, Any]:
+        return {
+            "format": FORMAT,
+            "features_version": VERSION,
+            "label": self.label,
+            "training": dict(self.training),
+            "bias": self.bias,
+            "features": {name: [w.mean, w.scale, w.coefficient] for name, w in self.features.items()},
+        }
+
+
+def _checksum(content: Mapping[str, Any]) -> str:
+    canonical = json.dumps(content, sort_keys=True, separators=(",", ":"))
+    return sha256(canonical.encode()).hexdigest()[:16]
+
+
+def _weights(content: Mapping[str, Any]) -> Weights:
+    features = {name: Weight(*map(float, numbers)) for name, numbers in content["features"].items()}
+    unknown = [name for name in features if name not in FEATURES]
+    if unknown or not features:
+        raise ValueError(f"no such feature {', '.join(map(repr, unknown))}" if unknown else "it has no feature")
+    bias = float(content["bias"])
+    numbers = [bias, *(n for w in features.values() for n in (w.mean, w.scale, w.coefficient))]
+    if not all(map(isfinite, numbers)) or any(w.scale <= 0 for w in features.values()):
+        raise ValueError("a number in it is not finite, or a scale is not above 0")
+    return Weights(features, bias, str(content["label"]), dict(content["training"]))
