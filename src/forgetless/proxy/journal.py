@@ -129,14 +129,23 @@ class Journal:
             if self._away():
                 log.warning("the store is away", extra={"data": {"error": str(error)}})
                 return 0
-            log.error("the store refused a record", extra={"data": {"error": str(error)}})
-            self._metrics.records.labels("refused").inc()
-            batch[0].tell(False)
-            return 1
+            if (refusal := self._refused(batch[0])) is not None:
+                log.error("the store refused a record", extra={"data": {"error": refusal}})
+                self._metrics.records.labels("refused").inc()
+                batch[0].tell(False)
+                return 1
         self._metrics.records.labels("kept").inc(len(batch))
         for item in batch:
             item.tell(True)
         return len(batch)
+
+    def _refused(self, item: _Item) -> str | None:
+        """Why a store that works does not take a record; None when it has just come back, and takes it now."""
+        try:
+            self._store.write([item.exchange])
+        except StoreError as error:
+            return str(error)
+        return None
 
     def _away(self) -> bool:
         try:
