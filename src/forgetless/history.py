@@ -7,6 +7,7 @@ again: messages that have stood unchanged for a while are settled, and only the 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from typing import Any
 
 from forgetless.dialects.base import Body, Dialect, Request, detect
@@ -116,6 +117,8 @@ class History:
         marked = pinned(parsed, pins)
         if not self._continues(last, parsed, counter):
             return None
+        if same + head == len(before) == len(parsed.messages) and (marked, parsed.fixed) == (self._marked, self._fixed):
+            return replace(last, parsed=parsed, budget=room)  # it was looked at, and is now prepared
         if same - self._end > LONGEST:
             self._settle(last, same - LOOSE)
         if same < self._end or {pin for pin in marked if pin < self._end} != self._pins:

@@ -22,10 +22,15 @@ def postgres() -> Iterator[PostgresServer]:
         yield server
 
 
-@pytest.fixture(params=["memory", "sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
-def spec(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """What a user calls an empty store, of each kind."""
-    if request.param == "postgres":
+POSTGRES = (pytest.param("postgres", marks=pytest.mark.postgres), pytest.param("packed", marks=pytest.mark.postgres))
+
+
+@pytest.fixture(params=["memory", "sqlite", *POSTGRES])
+def spec(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """What a user calls an empty store, of each kind; `memory` and `packed` take the shortest record in one piece."""
+    if request.param in ("memory", "packed"):
+        monkeypatch.setattr("forgetless.stores.inbox.LEAST", 1)
+    if request.param in ("postgres", "packed"):
         server: PostgresServer = request.getfixturevalue("postgres")
         return server.database()
     return {"memory": "memory", "sqlite": f"sqlite:{tmp_path / 'store.db'}"}[request.param]

@@ -164,6 +164,24 @@ def test_a_kill_in_the_midst_of_writing_loses_nothing_that_was_written(tmp_path:
             assert store.state("ann", "c", [n.key for n in next(store.branches("ann", "c")).nodes]) == b"x" * 500
 
 
+def test_a_long_history_is_there_at_once_and_in_its_place_after_tidying(tmp_path: Path) -> None:
+    path, said = tmp_path / "s.db", [f"word {n}" for n in range(100)]
+    count = "SELECT (SELECT count(*) FROM inbox), (SELECT count(*) FROM nodes)"
+    with closing(Sqlite(path)) as store, closing(sqlite3.connect(path)) as raw:
+        store.write([exchange("r1", said)])
+        assert raw.execute(count).fetchone() == (1, 0)
+        store.tidy()
+        assert raw.execute(count).fetchone() == (0, 100)
+        store.write([exchange("r2", said, conversation="c2")])
+        with closing(Sqlite(path)) as other:
+            assert [len(branch.nodes) for branch in other.branches("ann", "c2")] == [100]
+        assert raw.execute(count).fetchone() == (0, 200)
+        store.write([exchange("r3", ["secret", *said], conversation="c3")])
+        assert store.purge(conversation="c3") == 1
+        assert store.request("ann", "r3") is None
+    assert b"secret" not in b"".join(file.read_bytes() for file in tmp_path.iterdir())
+
+
 def test_what_was_purged_stands_in_no_file(tmp_path: Path) -> None:
     def files() -> bytes:
         return b"".join(file.read_bytes() for file in tmp_path.iterdir())

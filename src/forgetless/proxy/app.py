@@ -6,6 +6,7 @@ import asyncio
 import gc
 import logging
 import os
+import sys
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
@@ -41,6 +42,9 @@ log = logging.getLogger("forgetless.proxy")
 SETTINGS = "FORGETLESS_SETTINGS"
 """Environment variable in which a worker finds its settings."""
 
+SWITCH = 0.0005
+"""Seconds for which one thread may keep the others waiting: Python's 0.005 would be felt by every request."""
+
 PURGE_EVERY = 3_600.0
 """Seconds between two looks for conversations that are older than is to be kept."""
 
@@ -51,6 +55,7 @@ def app() -> Starlette:
     """The app that the environment describes: what a server's worker calls."""
     gc.freeze()  # what is loaded by now stays, and need not be looked through for each long history
     gc.set_threshold(50_000, 20, 100)
+    sys.setswitchinterval(SWITCH)
     logs()
     return build(Settings.loads(os.environ[SETTINGS]))
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
+from operator import attrgetter
 from typing import Any
 
 from forgetless.errors import BudgetError, ForgetlessError, RequestError
@@ -25,6 +26,8 @@ __all__ = ["UNLIMITED", "Plan", "plan", "record", "refused"]
 
 UNLIMITED = 10**12
 """The budget of a session whose model's window nobody knows: nothing is ever over it."""
+
+_ROW: Callable[[Entry], Row] = attrgetter(*(field.name for field in fields(Entry)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +192,7 @@ def record(
         nodes=nodes,
         base=live.request if kept else "",
         kept=kept,
-        rows=tuple(map(_row, done.ledger[kept:])),
+        rows=tuple(map(_ROW, done.ledger[kept:])),
         state=encode(live.session.dump()) if live.session.evictions != live.state else None,
     )
     live.state = live.session.evictions
@@ -233,16 +236,3 @@ def _same(before: Sequence[Any], now: Sequence[Any]) -> int:
     """How many items at the start are the same."""
     pairs = enumerate(zip(before, now, strict=False))
     return next((n for n, (a, b) in pairs if a is not b and a != b), min(len(before), len(now)))
-
-
-def _row(entry: Entry) -> Row:
-    return [
-        entry.unit,
-        list(entry.messages),
-        entry.form,
-        entry.pinned,
-        entry.score,
-        entry.reason,
-        entry.tokens_before,
-        entry.tokens_after,
-    ]

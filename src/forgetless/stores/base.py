@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 
 __all__ = ["Conversation", "Exchange", "Node", "Place", "Row", "Store", "Summary"]
 
-Row: TypeAlias = list[Any]
+Row: TypeAlias = Sequence[Any]
 """A ledger entry as JSON: unit, messages, form, pinned, score, reason, tokens before, tokens after."""
 
 

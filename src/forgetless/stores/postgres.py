@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from forgetless.errors import MissingExtra, StoreError
 from forgetless.stores.links import Link, Links
-from forgetless.stores.schema import TABLES
+from forgetless.stores.schema import INBOX, TABLES
 from forgetless.stores.sql import SqlStore
 
 try:
@@ -19,8 +19,9 @@ except ImportError as error:
 
 __all__ = ["MIGRATIONS", "Postgres"]
 
-MIGRATIONS: Final = (
-    TABLES.format(serial="BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY", bytes="BYTEA", float="DOUBLE PRECISION"),
+MIGRATIONS: Final = tuple(
+    tables.format(serial="BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY", bytes="BYTEA", float="DOUBLE PRECISION")
+    for tables in (TABLES, INBOX)
 )
 
 CONNECT: Final = 2

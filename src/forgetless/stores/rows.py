@@ -162,7 +162,7 @@ def ledger(chain: Iterable[tuple[int, int, str]]) -> tuple[Row, ...]:
     """
     found: list[Row] = []
     for kept, needed, own in chain:
-        found += msgspec.json.decode(own, type=list[Row])[: needed - kept]
+        found += msgspec.json.decode(own, type=list[list[Any]])[: needed - kept]
     return tuple(found)
 
 

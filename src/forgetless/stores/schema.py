@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["TABLES"]
+__all__ = ["INBOX", "TABLES"]
 
 TABLES: Final = """
 CREATE TABLE settings (name TEXT PRIMARY KEY, value {bytes} NOT NULL);
@@ -59,3 +59,8 @@ CREATE TABLE memories (
 );
 """
 """`system` is a row of hashes of contents, 16 bytes each; `length` counts the rows of the whole ledger."""
+
+INBOX: Final = """
+CREATE TABLE inbox (n {serial}, record {bytes} NOT NULL);
+"""
+"""A record is an exchange as msgpack."""

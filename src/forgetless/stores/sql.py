@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import ClassVar
+from typing import ClassVar, TypeVar
 
-from forgetless.stores import queries
+from forgetless.stores import inbox, queries
 from forgetless.stores.base import Conversation, Exchange, Place, Summary
 from forgetless.stores.links import Link, Links, fit
 
 __all__ = ["SqlStore"]
+
+T = TypeVar("T")
 
 
 class SqlStore:
@@ -49,7 +51,26 @@ class SqlStore:
         """Give back the room of what was purged."""
 
     def tidy(self) -> None:
-        """See `Store`."""
+        """See `Store`. Here it takes apart what was accepted in one piece."""
+        if self._links.run("", inbox.waits):
+            self._change(lambda _: None)
+
+    def _read(self, work: Callable[[Link], T]) -> T:
+        """Do `work` in a transaction that reads; it sees all that was written before."""
+        done = self._links.run(self.READ, lambda db: None if inbox.waits(db) else (work(db),))
+        if done is not None:
+            return done[0]
+        SqlStore.tidy(self)
+        return self._links.run(self.READ, work)
+
+    def _change(self, work: Callable[[Link], T]) -> T:
+        """The same in one that writes."""
+
+        def whole(db: Link) -> T:
+            inbox.unpack(db, self.salt)
+            return work(db)
+
+        return self._links.run(self.WRITE, whole, write=True)
 
     def _opened(self, db: Link) -> bytes:
         self._migrate(db)
@@ -59,25 +80,27 @@ class SqlStore:
 
     def write(self, exchanges: Sequence[Exchange]) -> None:
         """See `Store`."""
-        if exchanges:
-            named = [_fitting(exchange) for exchange in exchanges]
-            work = partial(queries.write, exchanges=named, salt=self.salt, contents=self._contents)
-            self._links.run(self.WRITE, work, write=True)
+        named = [_fitting(exchange) for exchange in exchanges]
+        record = inbox.packed(named[0]) if self._contents and len(named) == 1 else None
+        if record is not None:
+            self._links.run(self.WRITE, lambda db: inbox.accept(db, record), write=True)
+        elif named:
+            self._change(partial(queries.write, exchanges=named, salt=self.salt, contents=self._contents))
 
     def locate(self, caller: str, keys: Sequence[bytes]) -> Place | None:
         """See `Store`."""
-        return self._links.run(self.READ, lambda db: queries.locate(db, caller, keys))
+        return self._read(lambda db: queries.locate(db, caller, keys))
 
     def state(self, caller: str, conversation: str, keys: Sequence[bytes]) -> bytes | None:
         """See `Store`."""
         work = partial(queries.at_last, table="states", column="state")
-        found = self._links.run(self.READ, partial(work, caller=caller, conversation=conversation, keys=keys))
+        found = self._read(partial(work, caller=caller, conversation=conversation, keys=keys))
         return None if found is None else found[1]
 
     def memory(self, caller: str, conversation: str, keys: Sequence[bytes]) -> tuple[int, str] | None:
         """See `Store`."""
         work = partial(queries.at_last, table="memories", column="memory")
-        found = self._links.run(self.READ, partial(work, caller=caller, conversation=conversation, keys=keys))
+        found = self._read(partial(work, caller=caller, conversation=conversation, keys=keys))
         return None if found is None else (found[0], found[1].decode("utf-8", "surrogatepass"))
 
     def remember(self, caller: str, conversation: str, key: bytes, memory: str) -> None:
@@ -92,31 +115,31 @@ class SqlStore:
             db.do(sql, number, key, memory.encode("utf-8", "surrogatepass"))
 
         if self._contents:
-            self._links.run(self.WRITE, work, write=True)
+            self._change(work)
 
     def request(self, caller: str, request: str) -> Exchange | None:
         """See `Store`."""
-        return self._links.run(self.READ, lambda db: queries.request(db, caller, request))
+        return self._read(lambda db: queries.request(db, caller, request))
 
     def conversations(self, caller: str | None = None) -> list[Summary]:
         """See `Store`."""
         if caller is None:
-            return self._links.run(self.READ, queries.summaries)
-        return self._links.run(self.READ, lambda db: queries.summaries(db, "WHERE c.caller = ?", caller))
+            return self._read(queries.summaries)
+        return self._read(lambda db: queries.summaries(db, "WHERE c.caller = ?", caller))
 
     def branches(self, caller: str, conversation: str) -> Iterator[Conversation]:
         """See `Store`. No connection is held between one branch and the next."""
-        found = self._links.run(self.READ, lambda db: queries.ends(db, caller, conversation))
+        found = self._read(lambda db: queries.ends(db, caller, conversation))
         if found is not None:
             summary, number, ends = found
             for end in ends:
-                yield self._links.run(self.READ, partial(queries.branch, summary, number, end))
+                yield self._read(partial(queries.branch, summary, number, end))
 
     def pins(self, caller: str, conversation: str) -> frozenset[bytes]:
         """See `Store`."""
         sql = "SELECT key FROM pins WHERE conversation = ?"
         work = lambda db: db.rows(sql, queries.number_of(db, caller, conversation))  # noqa: E731
-        return frozenset(key for (key,) in self._links.run(self.READ, work))
+        return frozenset(key for (key,) in self._read(work))
 
     def pin(self, caller: str, conversation: str, key: bytes, *, on: bool = True) -> None:
         """See `Store`."""
@@ -128,24 +151,24 @@ class SqlStore:
             else:
                 db.do("DELETE FROM pins WHERE conversation = ? AND key = ?", number, key)
 
-        self._links.run(self.WRITE, work, write=True)
+        self._change(work)
 
     def purge(self, *, caller: str | None = None, conversation: str | None = None, before: float | None = None) -> int:
         """See `Store`. Each conversation goes in a transaction of its own, so that writers need not wait for all."""
         asked = {"caller = ?": caller, "name = ?": conversation, "updated < ?": before}
         where = " AND ".join(sql for sql, value in asked.items() if value is not None) or "1 = 1"
         values = [value for value in asked.values() if value is not None]
-        found = self._links.run(self.READ, lambda db: db.rows(f"SELECT id FROM conversations WHERE {where}", *values))
+        found = self._read(lambda db: db.rows(f"SELECT id FROM conversations WHERE {where}", *values))
         gone = 0
         for (number,) in found:
-            gone += self._links.run(self.WRITE, partial(queries.forget, where, values, number), write=True)
+            gone += self._change(partial(queries.forget, where, values, number))
         if gone:
             self._shrink()
         return gone
 
     def check(self) -> list[str]:
         """See `Store`."""
-        return self._links.run(self.READ, lambda db: self._sick(db) or queries.faults(db))
+        return self._read(lambda db: self._sick(db) or queries.faults(db))
 
     def close(self) -> None:
         """See `Store`."""

@@ -11,12 +11,14 @@ from typing import Final
 
 from forgetless.errors import StoreError
 from forgetless.stores.links import WAIT, Link, Links
-from forgetless.stores.schema import TABLES
+from forgetless.stores.schema import INBOX, TABLES
 from forgetless.stores.sql import SqlStore
 
 __all__ = ["MIGRATIONS", "Sqlite"]
 
-MIGRATIONS: Final = (TABLES.format(serial="INTEGER PRIMARY KEY", bytes="BLOB", float="REAL"),)
+MIGRATIONS: Final = tuple(
+    tables.format(serial="INTEGER PRIMARY KEY", bytes="BLOB", float="REAL") for tables in (TABLES, INBOX)
+)
 
 OURS: Final = 0x46474C53
 """What the file's header says it is (`FGLS`), so that another program's database is left alone."""
@@ -107,7 +109,8 @@ class Sqlite(SqlStore):
         ]
 
     def tidy(self) -> None:
-        """Take what the log holds into the file, which else the next writer does while a request waits for it."""
+        """See `Store`. Here it also takes what the log holds into the file, which else the next writer does."""
+        super().tidy()
         with suppress(FileNotFoundError):
             if os.stat(f"{self._path}-wal").st_size > TIDY_BYTES:
                 self._links.run("", lambda db: db.rows("PRAGMA wal_checkpoint(PASSIVE)"))
