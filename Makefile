@@ -23,7 +23,7 @@ test: .venv/.test .venv/.model .venv/.package
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/deptry src
-	set -o pipefail; $(BIN)/coverage run -m pytest | tee .venv/pytest.log
+	set -o pipefail; $(BIN)/coverage run -m pytest -n 2 --dist worksteal | tee .venv/pytest.log
 	$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report --fail-under=95
 	@tail -n 1 .venv/pytest.log
