@@ -9,6 +9,7 @@ policies choose anew at every call.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -151,6 +152,15 @@ class Session:
         return self._history.take(request)
 
     @property
+    def scorer(self) -> str:
+        """Names the weights that units are scored with; empty where the policy has none."""
+        return str(getattr(self._scorer, "version", ""))
+
+    @property
+    def _scorer(self) -> Any:
+        return getattr(self._policy, "scorer", None)
+
+    @property
     def taken(self) -> Intake | None:
         """The last request that was prepared, taken apart."""
         return self._history.last
@@ -163,12 +173,21 @@ class Session:
         """What another process needs to go on with this conversation, as plain JSON values."""
         taken = self._history.last
         frozen = self._frozen.dump(taken.dialect) if taken is not None and self._frozen.changed else None
-        return {"version": STATE, "correction": self.correction, "evictions": self.evictions, "frozen": frozen}
+        state = {"version": STATE, "correction": self.correction, "evictions": self.evictions, "frozen": frozen}
+        weights = getattr(self._scorer, "weights", None)
+        return state if weights is None else {**state, "weights": weights.dump()}
 
     def load(self, state: Mapping[str, Any]) -> None:
-        """Go on from what `dump` made; a state of another version is not used, which costs an eviction."""
+        """Go on from what `dump` made; a state of another version is not used, which costs an eviction.
+
+        Weights come along, so that a conversation keeps those that it began with, where this version can read them.
+        """
         if state.get("version") != STATE:
             return
+        if (learned := state.get("weights")) and hasattr(self._scorer, "weights"):
+            with suppress(ConfigError):
+                weights = type(self._scorer.weights).loads(learned)
+                self._policy = replace(self._policy, scorer=type(self._scorer)(weights))  # type: ignore[type-var]
         self.correction, self.evictions = state["correction"], state["evictions"]
         self._frozen = Frozen() if state["frozen"] is None else Frozen.load(state["frozen"])
 

@@ -29,6 +29,7 @@ def serve(
     *,
     upstream: str | None = None,
     policy: str | None = None,
+    scorer: Path | None = None,
     option: Annotated[tuple[str, ...], Parameter(negative=())] = (),
     budget: int | None = None,
     host: str = "127.0.0.1",
@@ -49,6 +50,8 @@ def serve(
     Args:
         upstream: the provider's base address, or `embedded` for the small model in this process.
         policy: what decides what stays.
+        scorer: weights for the policy, as `forgetless train` makes them. When the file is replaced, the conversations
+            that begin from then on use the new ones.
         option: NAME=VALUE, an option of the policy; may be repeated.
         budget: most tokens of a request; by default the window of the request's model less its reply.
         host: address to listen on; by default this machine only.
@@ -67,10 +70,10 @@ def serve(
     """
     from forgetless.proxy.settings import Settings
 
+    options = dict(map(_option, option)) | ({"scorer": str(scorer.absolute())} if scorer is not None else {})
     given: dict[str, Any] = {
         "upstream": upstream,
         "policy": policy,
-        "options": dict(map(_option, option)) or None,
         "budget": budget,
         "store": store,
         "contents": contents,
@@ -83,6 +86,7 @@ def serve(
     }
     told = Settings.read(config) if config is not None else {}
     told |= {name: value for name, value in given.items() if value is not None}
+    told["options"] = told.get("options", {}) | options
     if "upstream" not in told:
         raise ConfigError("--upstream is missing: the provider's base address, or 'embedded'")
     settings = Settings(**told)

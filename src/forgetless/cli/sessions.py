@@ -236,7 +236,7 @@ def _show_ledger(console: Console, branch: Conversation, request: Exchange) -> N
     console.print(
         f"request {_plain(request.id)}, {request.outcome}, {_when(request.at)}: {request.tokens_before:,} tokens in, "
         f"{request.tokens_after:,} out, budget {request.budget:,}; {len(entries)} units, {gone} of them omitted or "
-        "compressed"
+        f"compressed{f'; scores by the weights {_plain(request.scorer)}' if request.scorer else ''}"
     )
     listed = _listed(branch)
     start = min((index for entry in entries for index in entry.messages), default=0)

@@ -27,6 +27,7 @@ from forgetless.proxy.logs import logs
 from forgetless.proxy.metrics import Metrics
 from forgetless.proxy.planning import UNLIMITED
 from forgetless.proxy.relay import Relay
+from forgetless.proxy.scorers import Scorers
 from forgetless.proxy.settings import Settings
 from forgetless.proxy.upstream import Answer, HttpUpstream, Upstream, UpstreamError
 from forgetless.replies.faults import error_body
@@ -72,6 +73,7 @@ def build(settings: Settings, *, upstream: Upstream | None = None, store: Store 
         ConfigError: as `Settings`.
         StoreError: the store can't be opened.
     """
+    scorers = Scorers(settings)
     kept = store if store is not None else open_store(settings.store, contents=settings.contents)
     target = upstream if upstream is not None else _upstream(settings)
     metrics = Metrics()
@@ -81,7 +83,7 @@ def build(settings: Settings, *, upstream: Upstream | None = None, store: Store 
         budget = settings.budget or target.budget
         if budget is None and not (isinstance(model := body.get("model"), str) and model_facts(model)):
             budget = UNLIMITED
-        return settings.session(budget, target.counter, dialect)
+        return scorers.session(budget, target.counter, dialect)
 
     proxy = Proxy(settings, target, kept, journal, metrics, Conversations(kept, session))
 

@@ -58,7 +58,7 @@ class Live:
         stored: keys of the messages that the store has been given with the last record.
         request: id of the last request.
         ledger: of the last request.
-        state: how many evictions the session had when its state was last recorded.
+        state: how many evictions the session had when its state was last recorded; -1 where it has to be at once.
         pins: keys of messages that the caller has pinned.
         kept_pins: those of them that the store has.
         wanted: keys of messages that a model asked back while it called other tools: they stay in the next request.
@@ -210,6 +210,7 @@ class Conversations:
         session = self._make(dialect, body)
         session.take(body)
         fresh = Live(caller, name or f"c_{token_hex(10)}", session, self._store.salt + dialect.encode())
+        fresh.state = -1 if session.scorer else 0  # it has begun with these weights
         taken = fresh.update()
         said = taken.parsed.messages[leading(taken.parsed.messages) :]
         for at in reversed(range(len(fresh.keys))):
@@ -226,7 +227,7 @@ class Conversations:
         """Go on from the last decisions in the store that hold for a conversation."""
         found = await asyncio.to_thread(self._store.state, live.caller, live.id, live.keys)
         state = None if found is None else msgspec.json.decode(found)
-        if state is not None and state["evictions"] > live.session.evictions:
+        if state is not None and (state["evictions"] > live.session.evictions or live.state < 0):
             live.session.load(state)
             live.state = live.session.evictions
         live.kept_pins |= await asyncio.to_thread(self._store.pins, live.caller, live.id)

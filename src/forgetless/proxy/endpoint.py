@@ -119,17 +119,15 @@ class _Exchange:
         body = self._plan.body if self._plan is not None else data
         self._sent = perf_counter() - self._started
         self._proxy.metrics.added.observe(self._sent)
-        answer = await self._ask(body)
-        if answer.header("content-type").startswith("text/event-stream"):
-            return Relay(answer.status, self._told(answer), self._stream(answer))
-        reply = await whole(answer)
-        if answer.status >= 400 and value is not None and await self._shortened(answer.status, reply, data, value):
-            assert self._plan is not None
-            answer = await self._ask(self._plan.body)
+        while True:
+            answer = await self._ask(body)
             if answer.header("content-type").startswith("text/event-stream"):
                 return Relay(answer.status, self._told(answer), self._stream(answer))
             reply = await whole(answer)
-        return await self._answered(*await self._recalled(answer, reply))
+            shorter = answer.status >= 400 and await self._shortened(answer.status, reply, data, value)
+            if self._plan is None or not shorter:
+                return await self._answered(*await self._recalled(answer, reply))
+            body = self._plan.body
 
     def _value(self, data: bytes) -> Mapping[str, Any] | None:
         """The request, where it is one that can be dealt with."""
@@ -245,10 +243,15 @@ class _Exchange:
             log.error("not recalled", extra={"data": {"id": self._ident, "error": _kind(error)}})
             return answer, reply
 
-    async def _shortened(self, status: int, reply: bytes, data: bytes, value: Mapping[str, Any]) -> bool:
+    async def _shortened(self, status: int, reply: bytes, data: bytes, value: Mapping[str, Any] | None) -> bool:
         """Whether the request is worth a second try, shorter, because the provider found it too long."""
         made = self._plan
-        if made is None or made.outcome in ("shadow", "floor") or (told := overflow(status, reply)) is None:
+        if (
+            made is None
+            or value is None
+            or made.outcome in ("shadow", "floor", "overflow")
+            or (told := overflow(status, reply)) is None
+        ):
             return False
         share = 0.75
         if told.limit and told.tokens and told.tokens > told.limit:

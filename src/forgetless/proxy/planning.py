@@ -177,6 +177,7 @@ def record(
         dialect=done.dialect,
         model=taken.parsed.model or "",
         policy=made.policy,
+        scorer=live.session.scorer,
         outcome=made.outcome,
         status=status,
         budget=done.budget if done.budget < UNLIMITED else 0,

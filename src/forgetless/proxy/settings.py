@@ -73,13 +73,20 @@ class Settings:
             raise ConfigError("recall is a tool, and the embedded model calls none: leave it out")
         self.session()
 
-    def session(self, budget: int | None = None, counter: Counter | None = None, dialect: str = "auto") -> Session:
+    def session(
+        self,
+        budget: int | None = None,
+        counter: Counter | None = None,
+        dialect: str = "auto",
+        options: Mapping[str, Any] | None = None,
+    ) -> Session:
         """A session for a new conversation.
 
         Args:
             budget: most tokens of a request; by default as in `Session`.
             counter: the same.
             dialect: the same.
+            options: of the policy, in place of the settings' own.
 
         Raises:
             ConfigError: the policy or an option of it is wrong.
@@ -92,7 +99,7 @@ class Settings:
             counter=counter,
             truncate=self.truncate,
             every_turn=self.every_turn,
-            **dict(self.options),
+            **(self.options if options is None else options),
         )
 
     def dumps(self) -> str:

@@ -33,6 +33,7 @@ class Lre:
             features: shared with other scorers, so that a conversation is counted once for all.
         """
         self.weights = weights
+        self.version = weights.version
         self._features = features or Features()
         used = {name: w.coefficient / w.scale for name, w in weights.features.items()}
         slopes = np.array([used.get(name, 0.0) for name in FEATURES])
@@ -59,6 +60,7 @@ class Fitting:
         features = Features()
         self._agent = Lre(shipped(AGENT), features)
         self._conversation = Lre(shipped(CONVERSATION), features)
+        self.version = f"{AGENT} {self._agent.version}, {CONVERSATION} {self._conversation.version}"
 
     def __call__(self, units: Sequence[Unit], query: Unit | None = None) -> list[float]:
         """The probability of each unit, from 0 to 1."""
@@ -72,12 +74,14 @@ def shipped(name: str) -> Weights:
     return Weights.load(Path(__file__).with_name(f"{name}.json"))
 
 
-def scorer(which: str | Path | None = None) -> Lre | Fitting:
-    """A scorer: `agent`, `conversation`, the path of a weights file, or None for what fits the history.
+def scorer(which: str | Path | Weights | None = None) -> Lre | Fitting:
+    """A scorer: `agent`, `conversation`, the path of a weights file, weights, or None for what fits the history.
 
     Raises:
         ConfigError: the file can't be read or does not match.
     """
     if which is None:
         return Fitting()
+    if isinstance(which, Weights):
+        return Lre(which)
     return Lre(shipped(which) if which in (AGENT, CONVERSATION) else Weights.load(which))

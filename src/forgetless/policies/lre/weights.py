@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from math import isfinite
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, Self
 
 from forgetless.errors import ConfigError
 from forgetless.policies.lre.features import FEATURES, VERSION
@@ -16,7 +16,6 @@ from forgetless.policies.lre.features import FEATURES, VERSION
 __all__ = ["FORMAT", "Weight", "Weights"]
 
 FORMAT = "forgetless-lre"
-AGAIN = "train a new one with `forgetless train lre`, or take one that this version ships"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +43,11 @@ class Weights:
     label: str
     training: Mapping[str, Any]
 
+    policy: ClassVar[str] = "lre"
+    format: ClassVar[str] = FORMAT
+    revision: ClassVar[int] = VERSION
+    known: ClassVar[tuple[str, ...]] = FEATURES
+
     @property
     def version(self) -> str:
         """Names these weights: the checksum of all that is in them."""
@@ -55,29 +59,42 @@ class Weights:
         return json.dumps({**content, "checksum": _checksum(content)}, separators=(",", ":")) + "\n"
 
     @classmethod
-    def load(cls, path: str | Path) -> Weights:
+    def load(cls, path: str | Path) -> Self:
         """Read a file.
 
         Raises:
             ConfigError: it can't be read, was altered, or does not match the features of this version.
         """
         try:
-            content = json.loads(Path(path).read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
+            return cls.loads(Path(path).read_text(encoding="utf-8"), f"the weights {str(path)!r}")
+        except (OSError, UnicodeDecodeError) as error:
             raise ConfigError(f"cannot read the weights {str(path)!r}: {error}") from None
-        if not isinstance(content, dict) or content.get("format") != FORMAT:
-            raise ConfigError(f"{str(path)!r} holds no weights of LRE: {AGAIN}")
-        if content.get("features_version") != VERSION:
+
+    @classmethod
+    def loads(cls, text: str, named: str = "the weights") -> Self:
+        """Read what `dump` wrote; errors call it `named`.
+
+        Raises:
+            ConfigError: it was altered, or does not match the features of this version.
+        """
+        again = f"train new ones with `forgetless train {cls.policy}`, or take those that this version ships"
+        try:
+            content = json.loads(text)
+        except ValueError as error:
+            raise ConfigError(f"cannot read {named}: {error}") from None
+        if not isinstance(content, dict) or content.get("format") != cls.format:
+            raise ConfigError(f"{named}: no weights for the policy {cls.policy!r}: {again}")
+        if content.get("features_version") != cls.revision:
             raise ConfigError(
-                f"{str(path)!r} was fitted to version {content.get('features_version')!r} of the features, and this is "
-                f"version {VERSION}: {AGAIN}"
+                f"{named} were fitted to version {content.get('features_version')!r} of the features, and this is "
+                f"version {cls.revision}: {again}"
             )
         if content.pop("checksum", None) != _checksum(content):
-            raise ConfigError(f"{str(path)!r} is damaged or was altered, its checksum does not match: {AGAIN}")
+            raise ConfigError(f"{named} are damaged or were altered, the checksum does not match: {again}")
         try:
-            return _weights(content)
+            return cls(*_checked(content, cls.known))
         except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise ConfigError(f"{str(path)!r}: {type(error).__name__}: {error}: {AGAIN}") from None
+            raise ConfigError(f"{named}: {type(error).__name__}: {error}: {again}") from None
 
     def words(self) -> list[str]:
         """The weights in words, what counts most first: the change of the odds for one deviation more."""
@@ -86,8 +103,8 @@ class Weights:
 
     def _content(self) -> dict[str, Any]:
         return {
-            "format": FORMAT,
-            "features_version": VERSION,
+            "format": self.format,
+            "features_version": self.revision,
             "label": self.label,
             "training": dict(self.training),
             "bias": self.bias,
@@ -100,13 +117,13 @@ def _checksum(content: Mapping[str, Any]) -> str:
     return sha256(canonical.encode()).hexdigest()[:16]
 
 
-def _weights(content: Mapping[str, Any]) -> Weights:
+def _checked(content: Mapping[str, Any], known: Sequence[str]) -> tuple[dict[str, Weight], float, str, dict[str, Any]]:
     features = {name: Weight(*map(float, numbers)) for name, numbers in content["features"].items()}
-    unknown = [name for name in features if name not in FEATURES]
+    unknown = [name for name in features if name not in known]
     if unknown or not features:
         raise ValueError(f"no such feature {', '.join(map(repr, unknown))}" if unknown else "it has no feature")
     bias = float(content["bias"])
     numbers = [bias, *(n for w in features.values() for n in (w.mean, w.scale, w.coefficient))]
     if not all(map(isfinite, numbers)) or any(w.scale <= 0 for w in features.values()):
         raise ValueError("a number in it is not finite, or a scale is not above 0")
-    return Weights(features, bias, str(content["label"]), dict(content["training"]))
+    return features, bias, str(content["label"]), dict(content["training"])
