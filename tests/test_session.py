@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 from cases import _filler, _system, quarter
 from forgetless import BudgetError, ConfigError, Session, compact
-from forgetless.registry import policy_names
+from forgetless.registry import load_policy, policy_names
 from strategies import chat
 
 DIARY = [_system("You keep a diary."), *_filler("diary", 30)]
-LAZY = [name for name in policy_names() if name != "full"]
+LAZY = [name for name in policy_names() if name != "full" and load_policy(name).lazy]
 
 
 def prefix(before: list[Any], after: list[Any]) -> bool:

@@ -6,9 +6,11 @@ from collections.abc import Callable, Collection
 from typing import Any
 
 from forgetless.dialects.base import Body
+from forgetless.instructions.base import Recogniser
+from forgetless.instructions.load import recogniser
 from forgetless.intake import Compaction, Terms, take
 from forgetless.policies.base import Policy
-from forgetless.registry import DEFAULT, load_policy
+from forgetless.registry import DEFAULT, RECOGNISER, load_policy
 from forgetless.tokens import Counter
 
 __all__ = ["compact"]
@@ -24,6 +26,7 @@ def compact(
     model: str | None = None,
     pins: Collection[int] = (),
     truncate: bool = False,
+    instructions: str | Recogniser | None = RECOGNISER,
     **options: Any,
 ) -> Compaction:
     """Bring a request within a token budget.
@@ -39,6 +42,8 @@ def compact(
         model: whose tokens to count and whose window to fill; by default the one that the body names.
         pins: indices of messages that must stay.
         truncate: when what must stay is over the budget, cut inside its longest texts in place of an error.
+        instructions: recognises standing instructions of the user, which then stay word for word: a name (`learned`,
+            `rules`, `none`), or a recogniser.
         options: the policy's own.
 
     Raises:
@@ -48,4 +53,5 @@ def compact(
     """
     intake = take(request, Terms(budget, dialect, counter, model), pins)
     chosen: Policy = load_policy(policy, counter=intake.counter, **options)
-    return intake.finish(intake.run(chosen, intake.budget, shorten=truncate))
+    find = recogniser(instructions)
+    return intake.finish(intake.run(chosen, intake.budget, find=find, shorten=truncate))

@@ -9,6 +9,7 @@ from typing import Any
 
 from forgetless.dialects.base import Body, Dialect, Request, detect
 from forgetless.errors import BudgetError, ConfigError, RequestError
+from forgetless.instructions.base import Recogniser
 from forgetless.messages import Message
 from forgetless.policies.base import Context, Entry, Policy, assemble, floor
 from forgetless.policies.truncate import truncate
@@ -85,12 +86,13 @@ class Intake:
     tokens: int
     settled: int = 0
 
-    def run(self, policy: Policy, budget: int, *, shorten: bool = False) -> Context:
+    def run(self, policy: Policy, budget: int, *, find: Recogniser | None = None, shorten: bool = False) -> Context:
         """Run a policy for a whole-request budget.
 
         Args:
             policy: what decides.
             budget: most tokens of the whole request.
+            find: recognises the standing instructions that are to stay.
             shorten: cut inside what must stay where that alone is over the budget.
 
         Raises:
@@ -100,6 +102,10 @@ class Intake:
         if self.tokens > budget and not self.parsed.held:
             check(self.units)
         room = budget - self.fixed
+        if find is not None:
+            from forgetless.policies.instructed import Instructed
+
+            policy = Instructed(policy, find, self.counter)
         try:
             if not shorten or self.tokens <= budget:
                 return policy(self.units, room)

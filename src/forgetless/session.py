@@ -17,10 +17,12 @@ from forgetless.dialects.base import Body, input_tokens
 from forgetless.errors import ConfigError
 from forgetless.frozen import Frozen
 from forgetless.history import History
+from forgetless.instructions.base import Recogniser
+from forgetless.instructions.load import recogniser
 from forgetless.intake import Compaction, Intake, Terms
 from forgetless.messages import Message
 from forgetless.policies.base import Context, Policy, floor
-from forgetless.registry import DEFAULT, load_dialect, load_policy
+from forgetless.registry import DEFAULT, RECOGNISER, load_dialect, load_policy
 from forgetless.tokens import Counter
 
 __all__ = ["Reply", "Session"]
@@ -58,6 +60,7 @@ class Session:
         truncate: as in `compact`.
         every_turn: choose anew for each request that would be over the budget whole. A policy that looks at the
             question then finds what it needs; the prompt cache is lost (docs/replay.md has the price).
+        instructions: as in `compact`.
         options: the policy's own.
 
     Raises:
@@ -75,6 +78,7 @@ class Session:
         model: str | None = None,
         truncate: bool = False,
         every_turn: bool = False,
+        instructions: str | Recogniser | None = RECOGNISER,
         **options: Any,
     ) -> None:
         if not 0 < low <= 1:
@@ -83,6 +87,8 @@ class Session:
             load_dialect(dialect)
         self._history = History(Terms(budget, dialect, counter, model))
         self._policy: Policy = load_policy(policy, **options)
+        self._named = (policy, options)
+        self._find = recogniser(instructions)
         self._low = low
         self._truncate = truncate
         self._every_turn = every_turn
@@ -125,7 +131,7 @@ class Session:
             sent = _Sent(held.messages, held.tokens, intake.parsed.fixed, held.settled, held.stable)
             wires = held.wires
             request = intake.dialect.emit(intake.parsed, held.messages) if wires is None else intake.put(wires)
-            done = intake.compaction(Context((), held.ledger, held.tokens, intake.budget), request)
+            done = intake.compaction(Context((), held.ledger, held.tokens, intake.budget, frozen.instructions), request)
         done = replace(done, reused_tokens=self._sent.reused(sent, intake))
         self._frozen, self._sent, self._estimated = frozen, sent, done.tokens
         return done
@@ -186,8 +192,9 @@ class Session:
             return
         if (learned := state.get("weights")) and hasattr(self._scorer, "weights"):
             with suppress(ConfigError):
+                name, options = self._named
                 weights = type(self._scorer.weights).loads(learned)
-                self._policy = replace(self._policy, scorer=type(self._scorer)(weights))  # type: ignore[type-var]
+                self._policy = load_policy(name, **{**options, "scorer": weights})
         self.correction, self.evictions = state["correction"], state["evictions"]
         self._frozen = Frozen() if state["frozen"] is None else Frozen.load(state["frozen"])
 
@@ -197,9 +204,9 @@ class Session:
         batch = policy.lazy and not self._every_turn and stays <= room
         low = stays + int((room - stays) * self._low) if batch else room
         if self._truncate and stays > room:
-            context = intake.run(policy, int(room * self._low), shorten=True)
+            context = intake.run(policy, int(room * self._low), find=self._find, shorten=True)
         else:
-            context = intake.run(policy, low)
+            context = intake.run(policy, low, find=self._find)
         return replace(context, budget=intake.budget)
 
 

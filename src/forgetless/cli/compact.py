@@ -15,7 +15,7 @@ from forgetless.cli.files import dump, read, write
 from forgetless.compaction import compact
 from forgetless.errors import ConfigError
 from forgetless.intake import Compaction
-from forgetless.registry import DEFAULT
+from forgetless.registry import DEFAULT, RECOGNISER
 from forgetless.tokens import from_file
 
 __all__ = ["compact_file", "first_words", "ranges"]
@@ -33,6 +33,7 @@ def compact_file(
     model: str | None = None,
     dialect: Literal["auto", "chat", "responses", "anthropic"] = "auto",
     truncate: Annotated[bool, Parameter(negative="")] = False,
+    instructions: str = RECOGNISER,
     pin: Annotated[tuple[int, ...], Parameter(negative="")] = (),
     option: Annotated[tuple[str, ...], Parameter(negative="")] = (),
     tokenizer: str | None = None,
@@ -51,6 +52,8 @@ def compact_file(
         model: whose tokens to count; by default the one that the request names.
         dialect: the wire format; by default told by its shape.
         truncate: where what must stay is over the budget, cut inside its longest user texts and tool results.
+        instructions: what recognises the user's standing instructions, which then stay word for word: learned, rules,
+            or none.
         pin: index of a message that must stay; may be given more than once.
         option: NAME=VALUE, an option of the policy, such as turns=3; may be given more than once.
         tokenizer: a tokenizer.json or .tiktoken file to count exactly with.
@@ -69,6 +72,7 @@ def compact_file(
         model=model,
         pins=pin,
         truncate=truncate,
+        instructions=instructions,
         **_options(option),
     )
     if ledger is not None:

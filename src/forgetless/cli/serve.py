@@ -42,6 +42,7 @@ def serve(
     strict: bool | None = None,
     recall: bool | None = None,
     truncate: bool | None = None,
+    instructions: str | None = None,
     every_turn: bool | None = None,
     workers: int = 1,
 ) -> None:
@@ -63,6 +64,8 @@ def serve(
         shadow: forward everything unchanged, and record what would have been sent and saved.
         strict: answer 400 when what must stay is over the budget; otherwise that much is sent.
         recall: offer the model a tool that reads back what was left out.
+        instructions: what recognises the user's standing instructions, which then stay word for word: learned, rules,
+            or none.
         truncate: cut inside long texts where what must stay is over the budget.
         every_turn: choose anew for every request over the budget: finds what the newest question needs, and loses
             the provider's prompt cache.
@@ -82,6 +85,7 @@ def serve(
         "strict": strict,
         "recall": recall,
         "truncate": truncate,
+        "instructions": instructions,
         "every_turn": every_turn,
     }
     told = Settings.read(config) if config is not None else {}

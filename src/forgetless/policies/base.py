@@ -31,21 +31,22 @@ __all__ = [
     "whole",
 ]
 
-Form: TypeAlias = Literal["raw", "compressed", "omitted", "instruction"]
+Form: TypeAlias = Literal["raw", "compressed", "omitted"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, unsafe_hash=True)  # a value like the others; frozen ones take four times as long to make
 class Entry:
     """What became of one unit.
 
     Attributes:
         unit: index of the unit.
         messages: indices of the input messages that it holds; -1 is a system prompt outside the list.
-        form: `raw`, `compressed` or `omitted`; `instruction` for a sentence pinned out of a message.
+        form: `raw`, `compressed` or `omitted`.
         pinned: whether it had to stay.
         score: what the policy thought of it, where it scores.
         reason: why: `system`, `pinned`, `last_user`, `open`, `opener` for what had to stay, `fits` where nothing
-            had to go, else the policy's own word, such as `masked` or `over_budget`.
+            had to go, `instruction` for what holds a standing instruction (`replaced`, `withdrawn` and `expired` for
+            what held one that has ended), else the policy's own word, such as `masked` or `over_budget`.
         tokens_before: what it cost.
         tokens_after: what it costs now; 0 when omitted.
     """
@@ -233,24 +234,24 @@ def assemble(
         dropped: the reason for what is left out.
     """
     changed = changed or {}
-    score_of = (scores or {}).get
+    score_of, reason_of = (scores or {}).get, kept.get
     ledger: list[Entry] = []
     stay: list[Unit] = []
-    for unit in units:
-        index, tokens = unit.index, unit.tokens
-        at = unit.at
-        messages = (at[0][0],) if len(at) == 1 else tuple(dict.fromkeys(i for i, _, _ in at))
-        held = index in pinned
-        reason = kept.get(index)
+    for unit in units:  # a history may have ten thousand: what is looked up here is looked up that often
+        index, at, tokens = unit.index, unit.at, unit.tokens
+        messages = (at[0][0],) if len(at) == 1 else tuple(dict.fromkeys([span[0] for span in at]))
+        reason = reason_of(index)
         if reason is None:
-            ledger.append(Entry(index, messages, "omitted", held, score_of(index), dropped, tokens, 0))
-            continue
-        now = changed.get(index)
-        if now is None:
-            stay.append(unit)
-            why = pinned[index] if held else reason
-            ledger.append(Entry(index, messages, "raw", held, score_of(index), why, tokens, tokens))
-        else:
+            ledger.append(Entry(index, messages, "omitted", index in pinned, score_of(index), dropped, tokens, 0))
+        elif index in changed:
+            now = changed[index]
             stay.append(now)
+            held = index in pinned
             ledger.append(Entry(index, messages, "compressed", held, score_of(index), reason, tokens, now.tokens))
-    return Context(tuple(stay), tuple(ledger), sum(u.tokens for u in stay), budget)
+        elif index in pinned:
+            stay.append(unit)
+            ledger.append(Entry(index, messages, "raw", True, score_of(index), pinned[index], tokens, tokens))
+        else:
+            stay.append(unit)
+            ledger.append(Entry(index, messages, "raw", False, score_of(index), reason, tokens, tokens))
+    return Context(tuple(stay), tuple(ledger), sum([unit.tokens for unit in stay]), budget)

@@ -12,7 +12,7 @@ from typing import Any, get_type_hints
 import msgspec
 
 from forgetless.errors import ConfigError
-from forgetless.registry import DEFAULT
+from forgetless.registry import DEFAULT, RECOGNISER
 from forgetless.session import LOW, Session
 from forgetless.tokens import Counter
 
@@ -30,6 +30,7 @@ class Settings:
         budget: most tokens of a request; by default the window of the request's model less its reply.
         low: the low water mark, as in `Session`.
         truncate: cut inside what must stay where that alone is over the budget.
+        instructions: what recognises the user's standing instructions, which then stay; `none` for nothing.
         every_turn: choose anew for every request over the budget, as in `Session`.
         store: where conversations are kept, as in `open_store`.
         contents: keep messages, not only decisions and numbers.
@@ -47,6 +48,7 @@ class Settings:
     budget: int | None = None
     low: float = LOW
     truncate: bool = False
+    instructions: str = RECOGNISER
     every_turn: bool = False
     store: str | None = None
     contents: bool = True
@@ -98,6 +100,7 @@ class Settings:
             dialect=dialect,
             counter=counter,
             truncate=self.truncate,
+            instructions=self.instructions,
             every_turn=self.every_turn,
             **(self.options if options is None else options),
         )
