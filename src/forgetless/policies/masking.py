@@ -6,13 +6,13 @@ results, oldest first; and only when all of that is not enough, whole units, old
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from operator import is_
 from typing import ClassVar
 
-from forgetless.messages import Message, Part, Result, Text, Thinking
+from forgetless.messages import Message, Thinking
 from forgetless.policies.base import Context, assemble, fits, floor, last_user, whole
+from forgetless.policies.markers import changed, masked
 from forgetless.policies.recency import tail
 from forgetless.tokens import Counter, for_model
 from forgetless.units import Unit
@@ -55,38 +55,15 @@ class Masking:
         bare: dict[int, Unit] = {}
         for unit in units:
             if user is not None and unit.index < user.index:
-                shorter = self._changed(unit, _without_thinking)
+                shorter = changed(unit, _without_thinking, self.counter)
                 if shorter is not None:
                     bare[unit.index] = shorter
                     yield shorter, "thinking_removed"
         for unit in units:
             if unit.kind == "step":
-                masked = self._changed(bare.get(unit.index, unit), self._masking(unit))
-                if masked is not None:
-                    yield masked, "masked"
-
-    def _masking(self, unit: Unit) -> Callable[[Message], Message]:
-        """What masks the results in a message of `unit`; the calls give their markers the names."""
-        names = {call.id: call.name for message in unit.messages for call in message.calls}
-
-        def change(message: Message) -> Message:
-            parts = (self._mask(p, names) if type(p) is Result and not p.fixed else p for p in message.parts)
-            return replace(message, parts=tuple(parts))
-
-        return change
-
-    def _changed(self, unit: Unit, change: Callable[[Message], Message]) -> Unit | None:
-        """`unit` with its messages changed, or None where that saves nothing."""
-        messages = tuple(change(message) for message in unit.messages)
-        if all(map(is_, messages, unit.messages)):  # most are: counting them again would cost most of the call
-            return None
-        tokens = sum(map(self.counter.message, messages))
-        return replace(unit, messages=messages, tokens=tokens) if tokens < unit.tokens else None
-
-    def _mask(self, result: Result, names: Mapping[str, str]) -> Part:
-        cost = self.counter.part(result)
-        marker = Text(f"[result of {names.get(result.id, 'a tool')} left out: {cost:,} tokens]")
-        return replace(result, content=(marker,)) if self.counter.part(marker) < cost else result
+                shorter = masked(bare.get(unit.index, unit), self.counter)
+                if shorter is not None:
+                    yield shorter, "masked"
 
 
 def _without_thinking(message: Message) -> Message:
