@@ -1,8 +1,9 @@
-"""Labels without annotation: which units of a log turned out to be needed later (LRE, self-supervised training).
+"""Labels without annotation: what of a log turned out to be needed later (LRE, self-supervised training).
 
 Where a log comes with questions asked after it, it is one case, as it stood at its end. A log without any is cut at a
 quarter, a half and three quarters of its length: the units before a cut are scored as they would have been there,
-and only what comes after the cut says which of them were needed.
+and only what comes after the cut says which of them were needed. By the rule `next` it is not units that are
+labelled but the identifiers that they carry.
 """
 
 from __future__ import annotations
@@ -11,23 +12,33 @@ import string
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from json import dumps
 from math import log
 from types import MappingProxyType
 
 from forgetless.datasets.logs import Log
 from forgetless.errors import ConfigError
 from forgetless.identifiers import identifiers
+from forgetless.messages import Call
+from forgetless.policies.lre.carried import Carried
+from forgetless.policies.lre.growing import Kept
 from forgetless.policies.lre.prefix import statements
 from forgetless.text import words
 from forgetless.units import Unit
 
-__all__ = ["RULES", "Case", "cases"]
+__all__ = ["NEXT", "RULES", "Case", "cases", "moments"]
 
 COVERED = 0.4
 """Share of an answer's words that a unit has to hold (LRE)."""
 
 REUSED = 3
 """Later steps that have to take up an identifier (LRE)."""
+
+NEXT = "next"
+"""The rule for agents: an identifier is needed when one of the next `HORIZON` actions uses it (ours)."""
+
+HORIZON = 6
+MOMENTS = 32  # of one run, at most
 
 CUTS = (0.25, 0.5, 0.75)
 LEAST = 4  # units before a cut
@@ -44,7 +55,7 @@ class Case:
     Attributes:
         group: the conversation or task; a model is tested on groups that it was not fitted to.
         units: the history so far.
-        labels: of each unit, whether it was needed later.
+        labels: of each unit, or of each identifier that is chosen, whether it was needed later.
         texts: what each unit says, where that is less than its text.
     """
 
@@ -71,6 +82,35 @@ def cases(log: Log, rule: str) -> list[Case]:
         for labels in RULES[rule](log)
         if labels
     ]
+
+
+def moments(log: Log, kept: Kept[Carried]) -> Iterator[tuple[Case, list[int]]]:
+    """The moments before an agent acts, with the numbers of the identifiers that are labelled.
+
+    These are what the steps so far carry and no message of a user or system does, since those are likely to stay.
+    Moments at which none of them is needed say nothing and are left out.
+
+    Args:
+        log: one run.
+        kept: what counts identifiers.
+    """
+    steps = [unit for unit in log.units if unit.kind == "step"]
+    uses = [{name for text in _arguments(step) for name in identifiers(text)} for step in steps]
+    many = min(len(steps), MOMENTS)
+    for place in sorted({place * len(steps) // many for place in range(many)} - {0}):
+        units = log.units[: steps[place].index]
+        needed = set().union(*uses[place : place + HORIZON])
+        names, told = kept(units, lambda carried: (list(carried.names), carried.pairs()[:2]))
+        spoken = {int(name) for unit, name in zip(*told, strict=True) if units[unit].kind in ("user", "system")}
+        chosen = [number for number in range(len(names)) if number not in spoken]
+        labels = tuple(names[number] in needed for number in chosen)
+        if any(labels):
+            yield Case(log.name.partition("/")[0], units, labels), chosen
+
+
+def _arguments(step: Unit) -> Iterator[str]:
+    calls = (part for message in step.messages for part in message.parts if isinstance(part, Call))
+    return (given if isinstance(given := call.arguments, str) else dumps(given) for call in calls)
 
 
 def _gold(log: Log) -> Iterator[tuple[bool, ...]]:

@@ -10,11 +10,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from forgetless.datasets.logs import Log
 from forgetless.errors import ConfigError, MissingExtra
+from forgetless.policies.lre.carried import CARRIED, Carried
 from forgetless.policies.lre.features import FEATURES, Features
+from forgetless.policies.lre.growing import Kept
 from forgetless.policies.lre.weights import Weight, Weights
 from forgetless.training.auc import auc
-from forgetless.training.labels import Case
+from forgetless.training.labels import NEXT, Case, cases, moments
 
 __all__ = [
     "AGENT",
@@ -25,6 +28,7 @@ __all__ = [
     "fit",
     "folds",
     "held_out",
+    "labelled",
     "macro",
     "regression",
     "table",
@@ -35,6 +39,13 @@ Floats = NDArray[np.float64]
 STRENGTH = 0.03
 """Inverse of the L2 penalty (scikit-learn's C). The paper has 1 over 10,000 words; few and kindred columns want more
 shrinkage: docs/lre.md has the figures."""
+
+WEIGHED = 0.1
+"""The same where rows have weights of their own."""
+
+DAMPING = 0.75
+"""Where an agent is about to use much at once, as when it writes a program, each identifier counts less: by this power
+of their number. 1 would make all moments equal, 0 all identifiers."""
 
 LEAST = 20
 """Positive and negative units without which nothing is fitted."""
@@ -58,7 +69,7 @@ AGENT = (
     *_BOTH, "index", "position", "recency", "uses", "user", "step", "turn_depth", "words", "salience", "code", "paths",
     "lines", "error",
 )  # fmt: skip
-"""Features for histories with steps."""
+"""Features for histories with steps, where units are scored and not what they carry."""
 
 
 @dataclass(frozen=True)
@@ -67,18 +78,30 @@ class Table:
 
     Attributes:
         cases: what was computed.
-        rows: all features of each case: [units, FEATURES].
-        labels: of each case: [units].
+        rows: all features of each case: [units or identifiers, columns].
+        labels: of each case: [units or identifiers].
+        columns: names of the features.
+        weights: of each row in a fit, by case; none where each class weighs the same.
     """
 
     cases: Sequence[Case]
     rows: Sequence[Floats]
     labels: Sequence[NDArray[np.bool_]]
+    columns: Sequence[str] = FEATURES
+    weights: Sequence[Floats] | None = None
 
     @property
     def groups(self) -> list[str]:
         """The group of each case."""
         return [case.group for case in self.cases]
+
+    @property
+    def names(self) -> Sequence[str]:
+        """The features to fit."""
+        if self.columns is not FEATURES:
+            return self.columns
+        agents = sum(any(unit.kind == "step" for unit in case.units) for case in self.cases)
+        return AGENT if agents * 2 > len(self.cases) else CONVERSATION
 
 
 def table(found: Iterable[Case]) -> Table:
@@ -88,8 +111,28 @@ def table(found: Iterable[Case]) -> Table:
     return Table(kept, [features(case.units) for case in kept], [np.array(case.labels, bool) for case in kept])
 
 
+def labelled(logs: Iterable[Log], rule: str) -> Table:
+    """The cases of logs by a rule: of units, or of identifiers where the rule is `next`.
+
+    Raises:
+        ConfigError: no such rule.
+    """
+    if rule != NEXT:
+        return table(case for log in logs for case in cases(log, rule))
+    kept: Kept[Carried] = Kept(Carried)
+    found: list[Case] = []
+    rows: list[Floats] = []
+    for log in logs:
+        for case, chosen in moments(log, kept):
+            found.append(case)
+            rows.append(kept(case.units, Carried.features)[chosen])
+    labels = [np.array(case.labels, bool) for case in found]
+    weights = [np.full(len(needed), needed.sum() ** -DAMPING) for needed in labels]
+    return Table(found, rows, labels, CARRIED, weights)
+
+
 def fit(data: Table, names: Sequence[str], *, label: str, about: str, seed: int = 0) -> Weights:
-    """Fit a logistic regression, each class weighing the same (LRE, "Scoring").
+    """Fit a logistic regression (LRE, "Scoring").
 
     Args:
         data: what to learn from.
@@ -110,7 +153,7 @@ def fit(data: Table, names: Sequence[str], *, label: str, about: str, seed: int 
     training = {
         "data": about,
         "groups": len(set(data.groups)),
-        "units": sum(map(len, data.labels)),
+        "units" if data.columns is FEATURES else "identifiers": sum(map(len, data.labels)),
         "positive": int(sum(labels.sum() for labels in data.labels)),
         "auc": None if score is None else round(score, 3),
     }
@@ -157,49 +200,52 @@ def _enough(data: Table) -> None:
     units = sum(map(len, data.labels))
     positive = int(sum(labels.sum() for labels in data.labels))
     if not units:
-        raise ConfigError("nothing to learn from: no log says which of its units were needed; give longer ones")
+        raise ConfigError("nothing to learn from: no log says what of it was needed; give longer ones")
     if min(positive, units - positive) < LEAST:
         kind = "needed" if positive < LEAST else "not needed"
+        what = "units" if data.columns is FEATURES else "identifiers"
         raise ConfigError(
-            f"too little to learn from: {min(positive, units - positive)} of {units:,} units count as {kind}, and at "
+            f"too little to learn from: {min(positive, units - positive)} of {units:,} {what} count as {kind}, and at "
             f"least {LEAST} are needed; give more or longer logs"
         )
 
 
 class Regression(NamedTuple):
-    """A fit: the log odds of a unit are bias + slopes x (features - means) / scales."""
+    """A fit: the log odds of a row are bias + slopes x (features - means) / scales."""
 
-    names: Sequence[str]
+    columns: Sequence[int]
     means: Floats
     scales: Floats
     slopes: Floats
     bias: float
 
     def __call__(self, rows: Floats) -> Floats:
-        """The log odds of units from all their features: [units, FEATURES] -> [units]."""
-        columns = rows[:, [FEATURES.index(name) for name in self.names]]
-        odds: Floats = (columns - self.means) / self.scales @ self.slopes + self.bias
+        """The log odds of rows of the table's columns: [rows, columns] -> [rows]."""
+        odds: Floats = (rows[:, self.columns] - self.means) / self.scales @ self.slopes + self.bias
         return odds
 
 
 def regression(data: Table, chosen: Iterable[int], names: Sequence[str], *, seed: int = 0) -> Regression:
     """Fit to the chosen cases of a table, which have both classes."""
     picked = list(chosen)
-    columns = [FEATURES.index(name) for name in names]
+    columns = [data.columns.index(name) for name in names]
     rows = np.vstack([data.rows[at][:, columns] for at in picked])
     means, scales = rows.mean(axis=0), rows.std(axis=0)
     scales = np.where(scales > 1e-9, scales, 1.0)
-    model = _model(seed)
-    model.fit((rows - means) / scales, np.concatenate([data.labels[at] for at in picked]))
-    return Regression(names, means, scales, model.coef_[0], float(model.intercept_[0]))
+    weights = None if data.weights is None else np.concatenate([data.weights[at] for at in picked])
+    model = _model(seed, balanced=weights is None)
+    labels = np.concatenate([data.labels[at] for at in picked])
+    model.fit((rows - means) / scales, labels, sample_weight=weights)
+    return Regression(columns, means, scales, model.coef_[0], float(model.intercept_[0]))
 
 
-def _model(seed: int) -> Any:
+def _model(seed: int, *, balanced: bool) -> Any:
     try:
         from sklearn.linear_model import LogisticRegression
     except ImportError:
         raise MissingExtra("train", "scikit-learn") from None
-    return LogisticRegression(C=STRENGTH, class_weight="balanced", max_iter=1_000, tol=1e-8, random_state=seed)
+    strength, classes = (STRENGTH, "balanced") if balanced else (WEIGHED, None)
+    return LogisticRegression(C=strength, class_weight=classes, max_iter=1_000, tol=1e-8, random_state=seed)
 
 
 def _short(value: float) -> float:

@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from forgetless.datasets.logs import units_of
-from forgetless.policies.lre import features as module
+from forgetless.policies.lre import growing
 from forgetless.policies.lre.features import CAUSAL, FEATURES, Features
+from forgetless.policies.lre.prefix import Prefix
 from strategies import any_dialect
 
 LATE = len(FEATURES) - len(CAUSAL)
@@ -61,13 +62,13 @@ def test_a_branch_does_not_see_the_other_branch() -> None:
 
 def test_only_new_units_are_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
     read: list[int] = []
-    extend = module.Prefix.extend
+    extend = Prefix.extend
 
-    def counted(self: module.Prefix, units: Any) -> None:
+    def counted(self: Prefix, units: Any) -> None:
         read.append(len(units))
         extend(self, units)
 
-    monkeypatch.setattr(module.Prefix, "extend", counted)
+    monkeypatch.setattr(Prefix, "extend", counted)
     units = units_of(talk(*map(str, range(50))))
     kept = Features()
     for end in (40, 49, 50, 50):
@@ -76,14 +77,14 @@ def test_only_new_units_are_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "PREFIXES", 3)
+    monkeypatch.setattr(growing, "PREFIXES", 3)
     kept = Features()
     for number in range(10):
         kept(units_of(talk(f"conversation {number}", "yes")))
-    assert len(kept._kept) == 3
-    monkeypatch.setattr(module, "UNITS", 5)
+    assert len(kept._kept._kept) == 3
+    monkeypatch.setattr(growing, "UNITS", 5)
     kept(units_of(talk("one more", "yes")))
-    assert sum(prefix.many for prefix in kept._kept.values()) <= 5
+    assert sum(prefix.many for prefix in kept._kept._kept.values()) <= 5
 
 
 def test_units_without_keys_are_scored_too() -> None:

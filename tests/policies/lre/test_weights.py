@@ -53,6 +53,7 @@ def edited(change: Callable[[dict[str, Any]], object], *, sealed: bool = True) -
         (edited(lambda c: c.update(features_version=99)), "version 99"),
         (edited(lambda c: c["features"].update(charm=[0, 1, 1])), "charm"),
         (edited(lambda c: c["features"].clear()), "no feature"),
+        (edited(lambda c: c["features"].update(holders=[0, 1, 1])), "units and of identifiers"),
         (edited(lambda c: c.update(bias=float("nan"))), "not finite"),
         (edited(lambda c: c["features"]["novel"].__setitem__(0, float("inf"))), "not finite"),
         (edited(lambda c: c["features"]["novel"].__setitem__(1, 0)), "scale"),
@@ -77,11 +78,11 @@ def test_a_missing_file_is_refused(tmp_path: Path) -> None:
         scorer(tmp_path / "none.json")
 
 
-@pytest.mark.parametrize("name", [AGENT, CONVERSATION])
-def test_what_ships_loads_is_small_and_names_its_training(name: str) -> None:
+@pytest.mark.parametrize(("name", "area"), [(AGENT, 0.6), (CONVERSATION, 0.9)])
+def test_what_ships_loads_is_small_and_names_its_training(name: str, area: float) -> None:
     weights = shipped(name)
     assert len(weights.dump()) <= 2_048
-    assert weights.training["auc"] > 0.8
+    assert weights.training["auc"] > area
     assert "locomo" not in weights.training["data"].lower()
 
 
@@ -98,17 +99,45 @@ def test_facts_score_above_thanks_and_questions() -> None:
     assert fact > question
 
 
-def test_a_history_with_steps_is_scored_by_the_agents_weights() -> None:
-    call = {"id": "c", "type": "function", "function": {"name": "ls", "arguments": "{}"}}
+def step(number: int, command: str, shown: str) -> list[dict[str, Any]]:
+    call = {
+        "id": f"c{number}",
+        "type": "function",
+        "function": {"name": "sh", "arguments": json.dumps({"do": command})},
+    }
+    return [
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": f"c{number}", "content": shown},
+    ]
+
+
+def test_a_history_that_is_mostly_steps_is_scored_by_the_agents_weights() -> None:
+    steps = units_of(
+        [{"role": "user", "content": "list"}, *step(1, "ls", "/srv/a.txt"), *step(2, "ls b", "/srv/b.txt")]
+    )
+    assert list(scorer()(steps)) == list(scorer(AGENT)(steps))
+    assert list(scorer()(steps[:2])) == scorer(CONVERSATION)(steps[:2])
+    assert scorer()(TALK) == scorer(CONVERSATION)(TALK)
+
+
+def test_a_step_is_worth_what_it_carries() -> None:
     steps = units_of(
         [
-            {"role": "user", "content": "list the files"},
-            {"role": "assistant", "content": None, "tool_calls": [call]},
-            {"role": "tool", "tool_call_id": "c", "content": "/srv/a.txt"},
+            {"role": "user", "content": "deploy it"},
+            *step(1, "ls", "job_9f3c /srv/app/settings.toml"),
+            *step(2, "date", "it is late"),
+            *step(3, "cat job_9f3c", "done"),
         ]
     )
-    assert scorer()(steps) == scorer(AGENT)(steps)
-    assert scorer()(TALK) == scorer(CONVERSATION)(TALK)
+    user, brought, empty, again = scorer(AGENT)(steps)
+    assert user == 1.0  # by itself: it carries nothing
+    assert brought > again > empty == 0.0
+
+
+def test_both_kinds_name_their_version() -> None:
+    assert scorer(AGENT).version == shipped(AGENT).version
+    assert shipped(AGENT).version in scorer().version
+    assert shipped(CONVERSATION).version in scorer().version
 
 
 def test_words_name_what_counts_most_first() -> None:

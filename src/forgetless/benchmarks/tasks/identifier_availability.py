@@ -5,6 +5,9 @@ history before the action goes through a policy under a budget for the whole req
 to the first user message) pinned. Availability is the share of the needed identifiers that the context holds
 byte for byte, in any of its texts. It needs no model and no environment; it says what an agent could have
 copied, not what it would do.
+
+In a second part the budget is for the steps alone and all of them compete for it, the newest too, which for small
+budgets is often too long. What the task itself says stands beside, and is not asked for.
 """
 
 from __future__ import annotations
@@ -12,14 +15,13 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 from statistics import fmean
 from typing import Any
 
 from forgetless.benchmarks.hindsight import ORACLE, best_cover, keep_first
 from forgetless.benchmarks.metrics import by_policy, estimate, mean, recall
-from forgetless.benchmarks.subjects import subject
 from forgetless.datasets.trajectories import Recording
 from forgetless.errors import BudgetError
 from forgetless.identifiers import contains, identifiers
@@ -30,11 +32,32 @@ from forgetless.splitting import split
 from forgetless.tokens import Counter
 from forgetless.units import Unit
 
-__all__ = ["BUDGETS", "VERSION", "Action", "Cell", "actions", "measure", "records", "summarise", "texts"]
+__all__ = [
+    "BUDGETS",
+    "DENSITY",
+    "STEP_BUDGETS",
+    "VERSION",
+    "Action",
+    "Cell",
+    "actions",
+    "compare",
+    "density",
+    "measure",
+    "measure_steps",
+    "records",
+    "summarise",
+    "texts",
+]
 
-VERSION = 1
+VERSION = 2
 BUDGETS = (2_048, 3_072, 4_096, 6_144)
 """Above what must stay (task and newest step) for nearly all actions, and below most whole histories."""
+
+STEP_BUDGETS = (512, 1_024, 2_048)
+"""Tokens of all steps; one has 456 in the median."""
+
+DENSITY = "identifier density"
+"""The name of the baseline that scores by `density`."""
 
 
 @dataclass(slots=True)
@@ -150,8 +173,10 @@ def _leaves(call: Call) -> Iterator[str]:
             yield json.dumps(value)
 
 
-def measure(recording: Recording, policies: Sequence[str], budgets: Sequence[int], counter: Counter) -> Iterator[Cell]:
-    """The cells of one run: without a budget, then for each policy (`oracle` is one) and budget."""
+def measure(
+    recording: Recording, policies: Mapping[str, Policy | None], budgets: Sequence[int], counter: Counter
+) -> Iterator[Cell]:
+    """The cells of one run: without a budget, then for each policy (None is `hindsight`'s selection) and budget."""
     finder = _Finder()
     acts = list(actions(recording, counter, finder))
     whole = Cell(recording.task, recording.trial, "full", None)
@@ -159,13 +184,39 @@ def measure(recording: Recording, policies: Sequence[str], budgets: Sequence[int
     whole.tokens = [act.tokens for act in acts]
     whole.floors = [act.floor for act in acts]
     yield whole
-    for name in policies:
-        policy = None if name == ORACLE else subject(name, counter)
+    for name, policy in policies.items():
         cells = [Cell(recording.task, recording.trial, name, budget) for budget in budgets]
         for act in acts:
             for budget, cell in zip(budgets, cells, strict=True):
                 _add(cell, act, policy, budget, finder)
         yield from cells
+
+
+def measure_steps(
+    recording: Recording, policies: Mapping[str, Policy | None], counter: Counter, budgets: Sequence[int] = STEP_BUDGETS
+) -> Iterator[Cell]:
+    """The cells of one run where budgets are for its steps; only actions with more steps than that count."""
+    finder = _Finder()
+    acts = [_among_steps(act, finder) for act in actions(recording, counter, finder)]
+    for name, policy in policies.items():
+        for budget in budgets:
+            cell = Cell(recording.task, recording.trial, name, budget)
+            for act in acts:
+                if act.needed and act.tokens > act.floor + budget:
+                    _add(cell, act, policy, act.floor + budget, finder)
+            yield cell
+
+
+def _among_steps(act: Action, finder: _Finder) -> Action:
+    """The same where the newest step need not stay, and what the task says is not asked for."""
+    told = texts([message for unit in act.units if unit.pinned for message in unit.messages])
+    units = [replace(unit, open=False) for unit in act.units]
+    return Action(units, [name for name in act.needed if not finder.holds(told, name)])
+
+
+def density(units: Sequence[Unit], _: Unit | None = None) -> list[float]:
+    """A baseline: the identifiers of each unit by its tokens."""
+    return [len(identifiers(unit.text)) / max(1, unit.tokens) for unit in units]
 
 
 def _add(cell: Cell, act: Action, policy: Policy | None, budget: int, finder: _Finder) -> None:
@@ -243,3 +294,26 @@ def _by_task(runs: Iterable[tuple[str, Sequence[float]]]) -> dict[str, list[floa
         if values:
             groups.setdefault(task, []).append(fmean(values))
     return groups
+
+
+def compare(cells: Sequence[Cell], policy: str, seed: int) -> list[dict[str, Any]]:
+    """How much more is there under a policy than under each other, in the same runs, with intervals over tasks.
+
+    `closed` is the share of the way from the other to the oracle.
+    """
+    shares: dict[tuple[str, int | None], dict[tuple[str, str], float]] = {}
+    for cell in cells:
+        if cell.shares:
+            shares.setdefault((cell.policy, cell.budget), {})[cell.task, cell.trial] = fmean(cell.shares)
+    rows: list[dict[str, Any]] = []
+    for (other, budget), theirs in shares.items():
+        ours = shares.get((policy, budget), {})
+        more: dict[str, list[float]] = {}
+        for task, trial in ours.keys() & theirs.keys() if other != policy else ():
+            more.setdefault(task, []).append(ours[task, trial] - theirs[task, trial])
+        if more:
+            best = fmean(shares.get((ORACLE, budget), theirs).values()) - fmean(theirs.values())
+            closed = round((fmean(ours.values()) - fmean(theirs.values())) / best, 4) if best else None
+            row = {"policy": policy, "beside": other, "budget": budget, "closed": closed}
+            rows.append({**row, **estimate("more", more, seed)})
+    return rows

@@ -7,13 +7,12 @@ that grows pays for its new units only: what was counted is kept under the key o
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Sequence
-from copy import deepcopy
 
 import numpy as np
 from numpy.typing import NDArray
 
+from forgetless.policies.lre.growing import Kept
 from forgetless.policies.lre.prefix import CAUSAL, Prefix
 from forgetless.units import Unit
 
@@ -42,14 +41,13 @@ FEATURES = (*CAUSAL, "position", "recency", "uses")
   word that it brought in.
 """
 
-PREFIXES, UNITS = 256, 200_000  # kept at most: conversations, and units in all of them
-
 
 class Features:
     """Computes features, and keeps what it counted of conversations that may go on."""
 
     def __init__(self) -> None:
-        self._kept: OrderedDict[bytes, Prefix] = OrderedDict()
+        """Begin with nothing counted."""
+        self._kept = Kept(Prefix)
 
     def __call__(self, units: Sequence[Unit]) -> Floats:
         """The features of a whole conversation as it stands: [units, FEATURES]."""
@@ -58,30 +56,9 @@ class Features:
     def parts(self, units: Sequence[Unit]) -> tuple[Floats, Floats]:
         """The same in two: what is kept, [units, CAUSAL], and what changes as the conversation goes on, [units, 3]."""
         many = len(units)
-        keyed = next((unit.index + 1 for unit in reversed(units) if unit.keys is not None), 0)
-        prefix = kept = self._longest(units[:keyed])
-        prefix.extend(units[prefix.many : keyed])
-        if keyed < many:  # such as a question that is only tried
-            prefix = deepcopy(kept)
-            prefix.extend(units[keyed:])
         place = np.arange(many, dtype=np.float64)
-        late = np.column_stack((place / max(1, many), 1 / (many - place), np.log1p(prefix.uses)))
-        rows = prefix.rows
-        if keyed:
-            self._keep(units[keyed - 1].key, kept)
-        return rows, late
 
-    def _longest(self, units: Sequence[Unit]) -> Prefix:
-        """Take out what is known of the longest start of a conversation: whoever extends it owns it meanwhile."""
-        if self._kept:
-            for unit in reversed(units):
-                prefix = self._kept.pop(unit.key, None) if unit.keys is not None else None
-                if prefix is not None and prefix.many == unit.index + 1:
-                    return prefix
-        return Prefix()
+        def read(prefix: Prefix) -> tuple[Floats, Floats]:
+            return prefix.rows, np.column_stack((place / max(1, many), 1 / (many - place), np.log1p(prefix.uses)))
 
-    def _keep(self, key: bytes, prefix: Prefix) -> None:
-        self._kept[key] = prefix
-        total = sum(kept.many for kept in list(self._kept.values()))
-        while len(self._kept) > 1 and (len(self._kept) > PREFIXES or total > UNITS):
-            total -= self._kept.popitem(last=False)[1].many
+        return self._kept(units, read)

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from forgetless.policies.lre.cues import CUES, KIND_OF
+from forgetless.policies.lre.growing import Grown
 from forgetless.policies.lre.shapes import SHAPES, shapes
 from forgetless.text import words
 from forgetless.units import Kind, Unit
@@ -53,27 +54,6 @@ class _Words(dict[str, int]):
         return number
 
 
-class _Grown:
-    """A numpy array that grows at its end; `filled` is what stands in it."""
-
-    def __init__(self, width: int = 0, dtype: type = np.int64, fill: int = 0) -> None:
-        self._fill = fill
-        self._array: NDArray[Any] = np.full((64, width) if width else 64, fill, dtype)
-        self._size = 0
-
-    @property
-    def filled(self) -> NDArray[Any]:
-        return self._array[: self._size]
-
-    def grow(self, size: int) -> None:
-        """Make room for `size` entries in all."""
-        if size > len(self._array):
-            bigger = np.full((max(size, 2 * len(self._array)), *self._array.shape[1:]), self._fill, self._array.dtype)
-            bigger[: self._size] = self.filled
-            self._array = bigger
-        self._size = size
-
-
 class _Mean:
     """A running mean, in which the newest values count most."""
 
@@ -109,12 +89,12 @@ class Prefix:
 
     def __init__(self) -> None:
         self.many = 0
-        self._rows = _Grown(len(CAUSAL), np.float64)
-        self._uses = _Grown()  # by unit
+        self._rows = Grown(len(CAUSAL), np.float64)
+        self._uses = Grown()  # by unit
         self._words = _Words()
-        self._held = _Grown()  # by word: how many units have it
-        self._seen = _Grown(fill=-RECENT - 1)  # by word: the last unit that has it
-        self._source = _Grown()  # by word: the unit that brought it in
+        self._held = Grown()  # by word: how many units have it
+        self._seen = Grown(fill=-RECENT - 1)  # by word: the last unit that has it
+        self._source = Grown()  # by word: the unit that brought it in
         self._asked = 0.0
         self._depth = 0
         self._means = {name: _Mean() for name in ("novel_excess", "rarity_excess", *_KINDS)}

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Self
 
 from forgetless.errors import ConfigError
+from forgetless.policies.lre.carried import CARRIED
 from forgetless.policies.lre.features import FEATURES, VERSION
 
 __all__ = ["FORMAT", "Weight", "Weights"]
@@ -32,8 +33,8 @@ class Weights:
     """A logistic regression over standardised features.
 
     Attributes:
-        features: name -> its weight; names are of `FEATURES`.
-        bias: the log odds of a unit with the mean of every feature.
+        features: name -> its weight; names are all of `FEATURES`, for units, or all of `CARRIED`, for identifiers.
+        bias: the log odds where every feature has its mean.
         label: the rule that the training labels came from.
         training: what it was fitted to: data, conversations, units, positive units, AUC.
     """
@@ -46,7 +47,16 @@ class Weights:
     policy: ClassVar[str] = "lre"
     format: ClassVar[str] = FORMAT
     revision: ClassVar[int] = VERSION
-    known: ClassVar[tuple[str, ...]] = FEATURES
+    known: ClassVar[tuple[str, ...]] = (*FEATURES, *CARRIED)
+
+    def __post_init__(self) -> None:
+        if self.carried and not self.features.keys() <= set(CARRIED):
+            raise ValueError("it has features of units and of identifiers")
+
+    @property
+    def carried(self) -> bool:
+        """Whether they are for identifiers."""
+        return not self.features.keys().isdisjoint(CARRIED)
 
     @property
     def version(self) -> str:
