@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 from forgetless.dialects.base import Dialect
 from forgetless.intake import Intake
@@ -14,23 +14,7 @@ from forgetless.registry import load_dialect
 from forgetless.tokens import Counter
 from forgetless.units import Unit, placed
 
-__all__ = ["Decision", "Frozen", "Held"]
-
-
-class Decision(NamedTuple):
-    """What became of a unit at the last eviction.
-
-    Attributes:
-        form: `raw`, `compressed` or `omitted`.
-        reason: as in its ledger entry.
-        score: the same.
-        messages: what stands in its place, where it was compressed.
-    """
-
-    form: Form
-    reason: str
-    score: float | None
-    messages: tuple[Message, ...] | None = None
+__all__ = ["Frozen", "Held"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,9 +36,6 @@ class Held:
     tokens: int
     settled: object
     stable: int
-
-
-_NEW = Decision("raw", "fits", None)
 
 
 @dataclass
@@ -95,7 +76,8 @@ class Frozen:
     units are rolling, so one key tells. What has been said since is new, and stays.
 
     Attributes:
-        decisions: by index of the unit.
+        decisions: the ledger of the eviction, by index of the unit.
+        stands: index of a unit that was compressed -> the messages in its place.
         key: of the last unit that was changed or left out, if any was.
         end: of the last unit of all that were decided on.
         instructions: standing instructions that were found.
@@ -103,7 +85,8 @@ class Frozen:
 
     def __init__(
         self,
-        decisions: Sequence[Decision] = (),
+        decisions: Sequence[Entry] = (),
+        stands: Mapping[int, tuple[Message, ...]] | None = None,
         key: bytes = b"",
         end: bytes = b"",
         instructions: tuple[str, ...] = (),
@@ -111,6 +94,7 @@ class Frozen:
         """Freeze decisions."""
         self.instructions = instructions
         self.decisions = decisions
+        self.stands = stands or {}
         self.key = key
         self.end = end
         self.changed = last_change(decisions) + 1
@@ -120,20 +104,17 @@ class Frozen:
     @classmethod
     def of(cls, units: Sequence[Unit], context: Context) -> Frozen:
         """The decisions in a context."""
-        stands = {unit.index: unit.messages for unit in context.units}
-        made = [
-            Decision(entry.form, entry.reason, entry.score, stands[index] if entry.form == "compressed" else None)
-            for index, entry in enumerate(context.ledger)
-        ]
-        last = last_change(made)
-        return cls(made, units[last].key, units[-1].key, context.instructions) if last >= 0 else cls()
+        last = last_change(context.ledger)
+        if last < 0:
+            return cls()
+        changed = {entry.unit for entry in context.ledger if entry.form == "compressed"}
+        stands = {unit.index: unit.messages for unit in context.units if unit.index in changed} if changed else None
+        return cls(context.ledger, stands, units[last].key, units[-1].key, context.instructions)
 
     def dump(self, dialect: Dialect) -> dict[str, Any]:
         """All of it as plain JSON values."""
-        rows = [
-            [d.form, d.reason, d.score, None if d.messages is None else [dialect.wire(m) for m in d.messages]]
-            for d in self.decisions
-        ]
+        wires = {index: [dialect.wire(m) for m in messages] for index, messages in self.stands.items()}
+        rows = [[entry.form, entry.reason, entry.score, wires.get(entry.unit)] for entry in self.decisions]
         return {
             "dialect": dialect.name,
             "key": self.key.hex(),
@@ -146,12 +127,11 @@ class Frozen:
     def load(cls, state: Mapping[str, Any]) -> Frozen:
         """What `dump` made."""
         dialect = load_dialect(state["dialect"])
-        decisions = [
-            Decision(form, reason, score, None if wires is None else dialect.parse(wires).messages)
-            for form, reason, score, wires in state["decisions"]
-        ]
+        rows = state["decisions"]
+        entries = [Entry(n, (), form, False, score, reason, 0, 0) for n, (form, reason, score, _) in enumerate(rows)]
+        stands = {n: dialect.parse(wires).messages for n, (*_, wires) in enumerate(rows) if wires is not None}
         told = tuple(state.get("instructions", ()))
-        return cls(decisions, bytes.fromhex(state["key"]), bytes.fromhex(state["end"]), told)
+        return cls(entries, stands, bytes.fromhex(state["key"]), bytes.fromhex(state["end"]), told)
 
     def hold(self, intake: Intake, generation: int) -> bool:
         """Whether the conversation is still the one that was decided on."""
@@ -225,21 +205,25 @@ class Frozen:
         known = len(self.decisions)
         for unit in units:
             index = unit.index
-            form, reason, score, messages = self.decisions[index] if index < known else _NEW
+            if index >= known:
+                kept[index] = "fits"
+                continue
+            entry = self.decisions[index]
+            form, reason = entry.form, entry.reason
             if strict and index in pinned and not _may_stand(form, reason):
                 return None
             if form != "omitted":
                 kept[index] = reason
-            if messages is not None:
-                changed[index] = _again(unit, messages, intake.counter)
-            if score is not None:
-                scores[index] = score
+            if form == "compressed":
+                changed[index] = _again(unit, self.stands[index], intake.counter)
+            if entry.score is not None:
+                scores[index] = entry.score
         return assemble(units, kept, intake.budget, pinned=pinned, scores=scores, changed=changed)
 
 
-def last_change(decisions: Sequence[Decision]) -> int:
+def last_change(decisions: Sequence[Entry]) -> int:
     """The place of the last unit that is not as it was; -1 when all are."""
-    return max((place for place, decision in enumerate(decisions) if decision.form != "raw"), default=-1)
+    return next((place for place in reversed(range(len(decisions))) if decisions[place].form != "raw"), -1)
 
 
 def _may_stand(form: Form, reason: str) -> bool:

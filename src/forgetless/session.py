@@ -126,7 +126,7 @@ class Session:
             frozen = Frozen.of(intake.units, context)
             self.evictions += 1
             sent = _Sent(context.messages, context.tokens, intake.parsed.fixed)
-            done = intake.finish(context, share=True)
+            done = intake.compaction(context, intake.shared(sent.messages))
         else:
             sent = _Sent(held.messages, held.tokens, intake.parsed.fixed, held.settled, held.stable)
             wires = held.wires
@@ -233,6 +233,9 @@ class _Sent:
             if one is not other and one != other:
                 break
             same += 1
-        if same == len(before):
-            return self.tokens + intake.fixed
-        return sum(map(intake.counter.message, before[:same])) + intake.fixed if same else 0
+        if not same:
+            return 0
+        count = intake.counter.message
+        if same < len(before) / 2:
+            return sum(map(count, before[:same])) + intake.fixed
+        return self.tokens - sum(map(count, before[same:])) + intake.fixed
