@@ -16,7 +16,7 @@ from forgetless.policies.truncate import truncate
 from forgetless.registry import load_dialect
 from forgetless.splitting import split
 from forgetless.tokens import Counter, for_model, model_facts
-from forgetless.units import Unit, check
+from forgetless.units import Unit, check, placed
 
 __all__ = ["Compaction", "Intake", "Terms", "listed", "pinned", "take"]
 
@@ -138,8 +138,7 @@ class Intake:
             context: what a policy made of it.
             share: hand on messages that have not changed as the very objects that came, not as copies.
         """
-        messages = context.messages
-        request = self.shared(messages) if share else self.dialect.emit(self.parsed, messages)
+        request = self.shared(placed(context.units)) if share else self.dialect.emit(self.parsed, context.messages)
         return self.compaction(context, request)
 
     def compaction(self, context: Context, request: Any) -> Compaction:
@@ -155,14 +154,16 @@ class Intake:
             context.reused_tokens,
         )
 
-    def shared(self, messages: list[Message]) -> Any:
-        """The request with these messages in place of its own; what has not changed is the very object that came."""
-        parsed, listed = self.parsed, self.wires
-        head = -parsed.start
-        if listed is None or list(parsed.messages[:head]) != messages[:head]:
-            return self.dialect.emit(parsed, messages)
-        came = dict(zip(map(id, parsed.messages[head:]), listed, strict=True))
-        return self.put([came[id(m)] if id(m) in came else self.dialect.wire(m) for m in messages[head:]])
+    def shared(self, stay: list[tuple[int, Message]]) -> Any:
+        """The request with these messages, each with its index, in place of its own.
+
+        What has not changed is the very object that came.
+        """
+        parsed, head = self.parsed, -self.parsed.start
+        outside = [message for index, message in stay[:head] if index < 0]
+        if self.wires is None or list(parsed.messages[:head]) != outside:
+            return self.dialect.emit(parsed, [message for _, message in stay])
+        return self.put([self.wire(index, message) for index, message in stay if index >= 0])
 
     def put(self, wires: list[Any]) -> Any:
         """The request with these wire messages in the place of its own."""

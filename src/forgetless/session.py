@@ -24,6 +24,7 @@ from forgetless.messages import Message
 from forgetless.policies.base import Context, Policy, floor
 from forgetless.registry import DEFAULT, RECOGNISER, load_dialect, load_policy
 from forgetless.tokens import Counter
+from forgetless.units import placed
 
 __all__ = ["Reply", "Session"]
 
@@ -125,8 +126,9 @@ class Session:
             context = self._evict(intake, policy, room)
             frozen = Frozen.of(intake.units, context)
             self.evictions += 1
-            sent = _Sent(context.messages, context.tokens, intake.parsed.fixed)
-            done = intake.compaction(context, intake.shared(sent.messages))
+            stay = placed(context.units)
+            sent = _Sent([message for _, message in stay], context.tokens, intake.parsed.fixed)
+            done = intake.compaction(context, intake.shared(stay))
         else:
             sent = _Sent(held.messages, held.tokens, intake.parsed.fixed, held.settled, held.stable)
             wires = held.wires
@@ -233,9 +235,8 @@ class _Sent:
             if one is not other and one != other:
                 break
             same += 1
-        if not same:
-            return 0
+        if same == len(before):
+            return self.tokens + intake.fixed
+        known = {id(unit.messages[0]): unit.tokens for unit in intake.units if len(unit.messages) == 1}
         count = intake.counter.message
-        if same < len(before) / 2:
-            return sum(map(count, before[:same])) + intake.fixed
-        return self.tokens - sum(map(count, before[same:])) + intake.fixed
+        return sum(known.get(id(m)) or count(m) for m in now.messages[:same]) + intake.fixed

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from itertools import chain
+from operator import itemgetter
 from typing import Literal, TypeAlias
 
 from forgetless.errors import RequestError
@@ -98,8 +99,13 @@ def join(units: Iterable[Unit]) -> list[Message]:
 
 def placed(units: Iterable[Unit]) -> list[tuple[int, Message]]:
     """What `join` gives, each message with its index in the conversation."""
-    pieces = [(span, message) for unit in units for span, message in zip(unit.at, unit.messages, strict=True)]
-    pieces.sort(key=lambda piece: piece[0])
+    pieces: list[tuple[Span, Message]] = []
+    for unit in units:
+        if len(unit.at) == 1:  # nearly every unit: worth a short way
+            pieces.append((unit.at[0], unit.messages[0]))
+        else:
+            pieces.extend(zip(unit.at, unit.messages, strict=True))
+    pieces.sort(key=itemgetter(0))
     messages: list[tuple[int, Message]] = []
     last: int | None = None
     for (index, _, _), message in pieces:
