@@ -34,8 +34,8 @@ def test_the_summary_names_every_scorer_and_the_paired_differences(
     assert summary == json.loads((tmp_path / "out" / "summary.json").read_text())
     rows = {(row["scorer"], row["label"]): row for row in summary["rows"]}
     assert {name for name, _ in rows} == {
-        "recency", "length", "TF-IDF salience", "shipped weights", "paper, words only", "paper, trajectory only",
-        "paper, words and trajectory", "ours",
+        "recency", "length", "TF-IDF salience", "ACT-R decay", "MemoryBank decay", "shipped weights",
+        "paper, words only", "paper, trajectory only", "paper, words and trajectory", "ours",
     }  # fmt: skip
     assert {label for name, label in rows if name == "ours"} == {"gold", "answers", "best"}
     assert all(row["low"] <= row["auc"] <= row["high"] for row in rows.values())
@@ -55,6 +55,13 @@ def test_baselines_are_what_they_say() -> None:
         lengths = [len(unit.text.split()) for unit in case.units]
         assert rows["recency"].areas[one.name] == auc(case.labels, list(range(len(case.units))))
         assert rows["length"].areas[one.name] == auc(case.labels, lengths)
+
+
+def test_no_baseline_counts_what_is_measured_by() -> None:
+    """Steps are measured by the re-use of their identifiers, which decay counts."""
+    rows = {dataset: set(module._unfitted(None, dataset)) for dataset in ("locomo", "longmemeval", "trajectories")}
+    assert rows["locomo"] == rows["longmemeval"]
+    assert rows["locomo"] - rows["trajectories"] == {"ACT-R decay", "MemoryBank decay"}
 
 
 def test_a_group_is_never_scored_by_a_fit_that_saw_it(monkeypatch: pytest.MonkeyPatch) -> None:

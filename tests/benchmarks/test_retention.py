@@ -4,17 +4,24 @@ from __future__ import annotations
 
 import gzip
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import made_talks
 from forgetless.benchmarks.plots import retention_plot
+from forgetless.benchmarks.subjects import once
 from forgetless.benchmarks.tasks import identifier_availability, retention
 from forgetless.cli.main import app
+from forgetless.datasets.logs import units_of
 from forgetless.datasets.trajectories import load_trajectories
 from forgetless.errors import ConfigError
+from forgetless.policies.select import Select
 from forgetless.tokens import Counter
+from forgetless.training import relevance as training
+from forgetless.units import Unit
 
 WORDS = Counter(lambda text: len(text.split()))
 
@@ -145,14 +152,96 @@ def test_what_is_written(data: Path, tmp_path: Path, capsys: pytest.CaptureFixtu
     )
     printed = capsys.readouterr()
     assert json.loads(printed.out) == json.loads((out / "summary.json").read_text())
-    assert "dialogue-recall@1" in printed.err
+    assert "dialogue-recall@2, chosen for each question" in printed.err
+    assert "dialogue-recall@2, chosen at evictions" in printed.err
     config = json.loads((out / "config.json").read_text())
-    assert config["benchmark"] == "retention@1"
-    assert config["tasks"] == ["dialogue-recall@1", "identifier-availability@1"]
+    assert config["benchmark"] == "retention@2"
+    assert config["tasks"][0] == "dialogue-recall@2"
+    assert config["policies"] == ["fifo", "bm25"]
     assert str(tmp_path) not in (out / "config.json").read_text()
     records = [json.loads(line) for line in (out / "records.jsonl").read_text().splitlines()]
-    assert len(records) == (1 + 3 * 5) + (1 + 3)
-    assert {record["part"] for record in records} == {"dialogue", "agents"}
+    assert len(records) == (1 + 3 * 5) + 2 * 5 + (1 + 3) + 4
+    assert {record["part"] for record in records} == {"dialogue", "agents", "steps"}
+
+
+def test_at_evictions_a_question_finds_what_was_left(data: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    retention.retention(data=data, dataset="locomo", out=out, policies=("fifo", "bm25"), dialogue_budgets=(5, 40, 1000))
+    summary = json.loads((out / "summary.json").read_text())
+    assert "agents" not in summary
+    found = {(row["policy"], row["budget"]): row for row in summary["dialogue"]["at_evictions"]}
+    assert found["fifo", 5]["failed"] == 1.0
+    # With the fifth turn the session is at 47 and evicts down to 9 + 0.6 x 31: turns 3 to 5 stay, and the sixth fits.
+    assert (found["fifo", 40]["recall"], found["fifo", 40]["tokens"]) == (0.75, 36)
+    assert (found["fifo", 1000]["recall"], found["fifo", 1000]["adversarial_recall"]) == (1.0, 1.0)
+    assert found["bm25", 1000]["tokens"] == 56
+
+
+def test_weights_are_fitted_to_other_conversations(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("sklearn")
+    talks = tmp_path / "talks.json"
+    talks.write_text(json.dumps([made_talks.locomo(seed) for seed in (1, 2, 3)]))
+    fitted: list[set[str]] = []
+    weights = training.weights
+
+    def watched(found: training.Sheet, chosen: list[int], **options: Any) -> Any:
+        fitted.append({found.groups[at] for at in chosen})
+        return weights(found, chosen, **options)
+
+    monkeypatch.setattr(training, "weights", watched)
+    retention.retention(
+        data=talks, dataset="locomo", train_on=talks, out=tmp_path / "out", policies=("lre", "relevance", "fifo"),
+        dialogue_budgets=(150,),
+    )  # fmt: skip
+    summary = json.loads((tmp_path / "out" / "summary.json").read_text())
+    assert summary["dialogue"]["weights"] == {
+        "lre": "as shipped",
+        "relevance": "as shipped",
+        **{
+            f"{name}, {rule}": f"fitted to talks.json by {rule}"
+            for name in ("lre", "relevance")
+            for rule in ("gold", "best")
+        },
+    }
+    found = rows(summary, "dialogue")
+    assert found["relevance, gold", 150]["recall"] > found["lre, gold", 150]["recall"] > 0
+    assert found["relevance, best", 150]["recall"] > found["fifo", 150]["recall"]
+    groups = {"conv-1", "conv-2", "conv-3"}
+    assert sorted(map(sorted, fitted)) == sorted(sorted(groups - {left}) for left in groups for _ in ("gold", "best"))
+
+
+def test_a_score_is_kept_for_its_units_and_query_only() -> None:
+    asked: list[str] = []
+
+    def scorer(units: Sequence[Unit], query: Unit | None = None) -> list[float]:
+        asked.append(query.text if query else "")
+        return [0.0] * len(units)
+
+    policy = once(Select(scorer))
+    units = units_of([{"role": "user", "content": text} for text in ("one", "two", "three", "four")])
+    for query in (units[0], units[0], units[1]):
+        policy(units, units[-1].tokens, query)
+        policy(units, units[-1].tokens + 1, query)
+    assert asked == ["one", "two"]
+
+
+def test_among_steps_lre_is_compared_with_each_other(tmp_path: Path, data: Path) -> None:
+    steps = [{"source": "user", "message": "Fix /a/one.txt"}, step(1, "cat /a/one.txt", "holds key_alpha")]
+    steps += [step(number, "ls", "nothing " * 60) for number in range(2, 12)]
+    steps.append(step(12, "use key_alpha", "done"))
+    row = {"task": "t", "trial": "1", "reward": 1, "trajectory": {"schema_version": "ATIF-v1.6", "steps": steps}}
+    (tmp_path / "runs.jsonl").write_text(json.dumps(row))
+    out = tmp_path / "out"
+    retention.retention(
+        data=tmp_path / "runs.jsonl", dataset="trajectories", out=out, policies=("fifo", "lre"), agent_budgets=(99,)
+    )
+    agents = json.loads((out / "summary.json").read_text())["agents"]
+    found = {(row["policy"], row["budget"]): row["availability"] for row in agents["steps"]}
+    assert (found["fifo", 512], found["lre", 512], found["identifier density", 512]) == (0.0, 1.0, 1.0)
+    compared = {(row["beside"], row["budget"]): row for row in agents["compared"]}
+    assert (compared["fifo", 512]["policy"], compared["fifo", 512]["more"]) == ("lre", 1.0)
+    assert compared["fifo", 512]["closed"] == 1.0
+    assert compared["identifier density", 512]["more"] == 0.0
 
 
 def test_the_plot(data: Path, tmp_path: Path) -> None:
@@ -172,8 +261,10 @@ def test_errors_come_before_the_work(data: Path, tmp_path: Path) -> None:
         retention.retention(data=data, out=out, policies=("fifi",))
     with pytest.raises(ConfigError, match="above 0"):
         retention.retention(data=data, out=out, agent_budgets=(0,))
-    with pytest.raises(ConfigError, match="cannot read"):
+    with pytest.raises(ConfigError, match="JSON files"):
         retention.retention(data=tmp_path, out=out)
+    with pytest.raises(ConfigError, match="logs to train on say of nothing"):
+        retention.retention(data=data, dataset="trajectories", train_on=data / "locomo", out=out)
     assert not out.exists()
 
 

@@ -62,7 +62,7 @@ def test_the_command_writes_thresholds_that_the_policy_reads(
     line = []
     for talk in range(30):
         turns = [
-            {"user": f"Tell me about item {talk}-{n}.", "sys": f"Item {talk}-{n} is kept in bay {n}."} for n in range(12)
+            {"user": f"Tell me about item {talk}-{n}.", "sys": f"Item {talk}-{n} is kept in bay {n}."} for n in range(6)
         ]
         turns.append({"user": f"Where is item {talk}-2 kept?", "sys": f"Item {talk}-2 is kept in bay 2."})
         line.append(json.dumps({"id": str(talk), "conv": turns}))

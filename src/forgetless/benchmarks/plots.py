@@ -11,6 +11,10 @@ from forgetless.errors import MissingExtra
 __all__ = ["durability_plot", "overhead_plot", "proxy_plot", "replay_plot", "retention_plot"]
 
 
+COLORS = (*(f"C{number}" for number in range(10)), "black", "gold", "navy", "teal", "salmon", "olive", "plum", "tan")
+"""Of policies, in the order in which they come."""
+
+
 def _figure() -> Any:
     try:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -63,13 +67,22 @@ def retention_plot(summary: Mapping[str, Any], path: Path) -> None:
         MissingExtra: matplotlib is not installed.
     """
     figure = _figure()
-    panels = figure.subplots(1, 2)
-    parts = (
-        ("dialogue", "recall", "evidence turns kept word for word"),
-        ("agents", "availability", "identifiers of the next action still there"),
-    )
-    for panel, (part, value, title) in zip(panels, parts, strict=True):
-        rows = [row for row in summary[part]["rows"] if row["budget"] is not None and row[value] is not None]
+    parts = [
+        (summary[part][rows], value, title)
+        for part, rows, value, title in (
+            ("dialogue", "rows", "recall", "evidence kept, for each question"),
+            ("dialogue", "at_evictions", "recall", "evidence kept, at evictions"),
+            ("agents", "rows", "availability", "identifiers still there, for each action"),
+            ("agents", "steps", "availability", "identifiers still there, budget for steps"),
+        )
+        if part in summary
+    ]
+    lines: dict[str, Any] = {}
+    height = (len(parts) + 1) // 2
+    figure.set_size_inches(11, 5 * height)
+    panels = figure.subplots(height, 2).flat[: len(parts)]
+    for panel, (found, value, title) in zip(panels, parts, strict=True):
+        rows = [row for row in found if row["budget"] is not None and row[value] is not None]
         for policy in dict.fromkeys(row["policy"] for row in rows):
             points = [
                 (row["budget"], row[value], row[f"{value}_low"], row[f"{value}_high"])
@@ -77,18 +90,26 @@ def retention_plot(summary: Mapping[str, Any], path: Path) -> None:
                 if row["policy"] == policy
             ]
             budgets, means, lows, highs = zip(*points, strict=True)
-            style = ":" if policy == "oracle" else "-"
-            (line,) = panel.plot(budgets, means, style, marker="o", markersize=3, label=policy)
-            panel.fill_between(budgets, lows, highs, color=line.get_color(), alpha=0.15, linewidth=0)
+            known = lines.get(policy)
+            color = known.get_color() if known else COLORS[len(lines) % len(COLORS)]
+            (line,) = panel.plot(budgets, means, _style(policy), color=color, marker="o", markersize=3)
+            lines.setdefault(policy, line)
+            panel.fill_between(budgets, lows, highs, color=line.get_color(), alpha=0.1, linewidth=0)
         ticks = sorted({row["budget"] for row in rows})
         panel.set_xscale("log", base=2)
         panel.set_xticks(ticks, labels=[f"{tick:,}" for tick in ticks])
         panel.minorticks_off()
         panel.set(title=title, xlabel="budget in tokens", ylabel=f"{value} (mean, 95 %)")
         panel.grid(alpha=0.3)
-    names = panels[0].get_legend_handles_labels()
-    figure.legend(*names, loc="outside lower center", ncols=max(1, len(names[1])), fontsize="small")
-    figure.savefig(path, dpi=120)
+    columns = max(1, min(6, len(lines)))
+    figure.legend(lines.values(), lines.keys(), loc="outside lower center", ncols=columns, fontsize="small")
+    figure.savefig(path, dpi=90)
+
+
+def _style(policy: str) -> str:
+    if policy == "oracle":
+        return ":"
+    return "--" if "," in policy else "-"  # fitted within the benchmark
 
 
 def replay_plot(summary: Mapping[str, Any], path: Path) -> None:

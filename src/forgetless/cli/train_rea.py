@@ -17,6 +17,9 @@ from forgetless.training.relevance import questions
 
 __all__ = ["rea_thresholds"]
 
+LEAST = 4
+"""Units before a question: dialogues may be short, since only replies are compared."""
+
 Many = Parameter(consume_multiple=True)
 
 
@@ -38,7 +41,7 @@ def rea_thresholds(
     missing = [str(path) for path in data if not path.exists()]
     if missing:
         raise ConfigError(f"there is no file or folder {', '.join(map(repr, missing))}")
-    found = [question for log in read_logs(data) for question in questions(log, label)]
+    found = [question for log in read_logs(data) for question in questions(log, label, LEAST)]
     about = ", ".join(path.name for path in data)
     made = {name: calibrate(found, similarity(name)) for name in near}
     content = {

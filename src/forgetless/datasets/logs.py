@@ -25,7 +25,7 @@ from forgetless.splitting import split
 from forgetless.tokens import Counter
 from forgetless.units import Unit
 
-__all__ = ["Asked", "Log", "read_logs", "units_of"]
+__all__ = ["Asked", "Log", "read_logs", "read_store", "units_of"]
 
 _LENGTH = Counter(len)  # features do not look at tokens
 
@@ -86,7 +86,7 @@ def _file(path: Path) -> Iterator[Log]:
         with path.open("rb") as opened:
             start = opened.read(16)
         if start == b"SQLite format 3\0":
-            yield from _store(path)
+            yield from read_store(str(path.resolve()))
         elif path.suffix == ".json":
             yield from _whole(path, json.loads(path.read_text(encoding="utf-8")))
         else:
@@ -96,12 +96,17 @@ def _file(path: Path) -> Iterator[Log]:
         raise ConfigError(f"cannot read {str(path)!r}: {error}") from None
 
 
-def _store(path: Path) -> Iterator[Log]:
+def read_store(spec: str | None) -> Iterator[Log]:
+    """The conversations in a store, as `open_store` names it.
+
+    Raises:
+        StoreError: it can't be opened.
+    """
     from forgetless.stores.export import lines
     from forgetless.stores.open import open_store
 
-    with closing(open_store(str(path.resolve()))) as store:
-        yield from _longest(_lines(path, (line.decode() for line in lines(store))))
+    with closing(open_store(spec)) as store:
+        yield from _longest(_lines(Path("store"), (line.decode() for line in lines(store))))
 
 
 def _whole(path: Path, value: Any) -> Iterator[Log]:

@@ -20,6 +20,7 @@ from forgetless.benchmarks.metrics import mean_by_group
 from forgetless.benchmarks.results import open_run
 from forgetless.datasets.logs import Log, read_logs
 from forgetless.errors import ConfigError
+from forgetless.policies.decay import Decay
 from forgetless.policies.lre.scorer import scorer as load_scorer
 from forgetless.training.labels import Case, cases
 from forgetless.training.lre import AGENT, CONVERSATION, Table, by_group, folds, regression, table
@@ -118,7 +119,7 @@ def measure(
     rules = _rules(dataset)
     test = _table(logs, rules[0])
     tables = {rule: _table(logs if others is None else others, rule) for rule in rules}
-    for name, fit in _unfitted(scorer).items():
+    for name, fit in _unfitted(scorer, dataset).items():
         yield Row(name, "", _areas(test, tables, fit, apart=others is not None))
     variants: tuple[tuple[str, tuple[Part, ...], Sequence[str]], ...] = (
         ("paper, words only", ("words",), rules[:1]),
@@ -149,14 +150,19 @@ def _areas(test: Table, tables: Mapping[str, Table], fit: Fit, *, apart: bool) -
     return by_group(test, scores)
 
 
-def _unfitted(scorer: Path | None) -> dict[str, Fit]:
+def _unfitted(scorer: Path | None, dataset: Dataset) -> dict[str, Fit]:
     shipped = load_scorer()
     found: dict[str, Fit] = {
         "recency": lambda *_: lambda data, at: np.arange(len(data.labels[at]), dtype=np.float64),
         "length": lambda *_: lambda data, at: np.array([len(text.split()) for text in _texts(data.cases[at])], float),
         "TF-IDF salience": lambda *_: lambda data, at: salience(_texts(data.cases[at])),
-        "shipped weights": lambda *_: lambda data, at: np.array(shipped(data.cases[at].units)),
     }
+    if dataset != "trajectories":  # these count re-use, which is what is measured by there; without it they are recency
+        found["ACT-R decay"] = lambda *_: lambda data, at: np.array(Decay("act-r").strengths(data.cases[at].units))
+        found["MemoryBank decay"] = lambda *_: (
+            lambda data, at: np.array(Decay("memorybank").strengths(data.cases[at].units))
+        )
+    found["shipped weights"] = lambda *_: lambda data, at: np.array(shipped(data.cases[at].units))
     if scorer is not None:
         given = load_scorer(scorer)
         found[scorer.name] = lambda *_: lambda data, at: np.array(given(data.cases[at].units))

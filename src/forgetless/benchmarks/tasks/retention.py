@@ -2,7 +2,7 @@
 
 No model is called: both tasks look for bytes in contexts, so a run takes minutes and its figures are exact
 but for the sample. Beside the policies stand `full`, without a budget, and `oracle`, which knows what will
-be needed.
+be needed. Policies that learn have the weights that ship, or are fitted to logs (`train_on`).
 """
 
 from __future__ import annotations
@@ -12,34 +12,48 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from json import dumps
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 from cyclopts import Parameter
 
 from forgetless.benchmarks.hindsight import ORACLE
 from forgetless.benchmarks.results import Run, open_run
-from forgetless.benchmarks.subjects import subject
+from forgetless.benchmarks.subjects import Subject, named, once
 from forgetless.benchmarks.tasks import dialogue_recall, identifier_availability
-from forgetless.datasets.locomo import load_locomo
-from forgetless.datasets.trajectories import load_trajectories
+from forgetless.benchmarks.tasks.identifier_availability import DENSITY, compare, density, measure_steps
+from forgetless.benchmarks.trained import FITTED, trained
+from forgetless.datasets.locomo import Conversation, load_locomo
+from forgetless.datasets.logs import read_logs
+from forgetless.datasets.trajectories import Recording, load_trajectories
 from forgetless.errors import ConfigError, MissingExtra
+from forgetless.policies.select import Select
 from forgetless.tokens import Counter, for_model
 
 __all__ = ["POLICIES", "retention"]
 
-BENCHMARK = "retention@1"
+BENCHMARK = "retention@2"
 DIALOGUE = f"dialogue-recall@{dialogue_recall.VERSION}"
 AGENTS = f"identifier-availability@{identifier_availability.VERSION}"
 
-POLICIES = ("recent", "fifo", "masking", "bm25")
+POLICIES = ("recent", "fifo", "masking", "bm25", "lre", "relevance")
+RULES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
+    "locomo": {"lre": ("gold", "best"), "relevance": ("gold", "best")},
+    "endless_terminals": {"lre": ("next",)},
+}
+"""Labels that policies are fitted to, by data set."""
+
+TITLES = {"locomo": "LoCoMo", "endless_terminals": "Endless Terminals, recorded runs"}
 
 Item = TypeVar("Item")
 Many = Parameter(consume_multiple=True)
+Dataset = Literal["locomo", "trajectories", "all"]
 
 
 def retention(
     *,
     data: Path,
+    dataset: Dataset = "all",
+    train_on: Path | None = None,
     out: Path = Path("results/retention"),
     seed: int = 0,
     policies: Annotated[tuple[str, ...], Many] = POLICIES,
@@ -50,9 +64,12 @@ def retention(
     """Measure recall of evidence (LoCoMo) and availability of identifiers (recorded agent runs).
 
     Args:
-        data: folder with `locomo/` and `endless_terminals/`.
+        data: folder with `locomo/` and `endless_terminals/`, or the one data set that is measured.
+        dataset: what to measure.
+        train_on: a file or folder like `data`: `lre` and `relevance` are measured also with weights fitted to it, less
+            the conversation or task that is measured.
         out: the results folder.
-        seed: of the bootstrap intervals.
+        seed: of fits and of the bootstrap intervals.
         policies: names of policies; `full` and `oracle` are always there.
         dialogue_budgets: tokens of the whole request.
         agent_budgets: tokens of the whole request.
@@ -61,27 +78,50 @@ def retention(
     budgets = {"dialogue": tuple(sorted(set(dialogue_budgets))), "agents": tuple(sorted(set(agent_budgets)))}
     if min((*budgets["dialogue"], *budgets["agents"], 1)) < 1:
         raise ConfigError(f"budgets must be above 0 tokens, not {budgets!r}")
-    names = tuple(name for name in dict.fromkeys(policies) if name not in ("full", ORACLE))
     counter = _counter()
-    for name in names:
-        subject(name, counter)
-    conversations = load_locomo(data / "locomo")
-    recordings = load_trajectories(data / "endless_terminals")
-    config = {"seed": seed, "policies": names, "budgets": budgets, "tasks": [DIALOGUE, AGENTS]}
-    with open_run(out, BENCHMARK, data=["LoCoMo", "Endless Terminals, recorded runs"], **config) as run:
-        subjects = (*names, ORACLE)
-        talks: list[dialogue_recall.Cell] = []
-        for conversation in _progress(conversations, "dialogue"):
-            talks += dialogue_recall.measure(conversation, subjects, budgets["dialogue"], counter)
-        runs: list[identifier_availability.Cell] = []
-        for recording in _progress(recordings, "agents"):
-            runs += identifier_availability.measure(recording, subjects, budgets["agents"], counter)
-        summary = {"dialogue": _dialogue(run, talks, seed), "agents": _agents(run, runs, seed)}
+    names = [name for name in dict.fromkeys(policies) if name not in ("full", ORACLE)]
+    shipped = [named(name, counter) for name in names]
+    talks = load_locomo(_folder(data, "locomo")) if dataset != "trajectories" else []
+    runs = load_trajectories(_folder(data, "endless_terminals")) if dataset != "locomo" else []
+    subjects = {
+        kind: [*shipped, *_fitted(names, kind, train_on, seed)]
+        for kind, found in (("locomo", talks), ("endless_terminals", runs))
+        if found
+    }
+    config = {
+        "seed": seed,
+        "policies": names,
+        "budgets": budgets,
+        "tasks": [DIALOGUE, AGENTS],
+        "train_on": [*subjects] if train_on else [],
+    }
+    summary: dict[str, Any] = {}
+    with open_run(out, BENCHMARK, data=[TITLES[kind] for kind in subjects], **config) as run:
+        if talks:
+            summary["dialogue"] = _dialogue(
+                run, talks, subjects["locomo"], budgets["dialogue"], counter=counter, seed=seed
+            )
+        if runs:
+            summary["agents"] = _agents(
+                run, runs, subjects["endless_terminals"], budgets["agents"], counter=counter, seed=seed
+            )
         run.finish(summary)
     _plot(summary, out / "retention.png")
     _tables(summary, stderr=json)
     if json:
         print(dumps(summary, indent=2))
+
+
+def _folder(data: Path, name: str) -> Path:
+    return data / name if (data / name).exists() else data
+
+
+def _fitted(names: Sequence[str], kind: str, train_on: Path | None, seed: int) -> list[Subject]:
+    if train_on is None or not any(name in FITTED for name in names):
+        return []
+    path = _folder(train_on, kind)
+    logs = list(read_logs([path]))
+    return [trained(name, rule, logs, path.name, seed) for name in names for rule in RULES[kind].get(name, ())]
 
 
 def _counter() -> Counter:
@@ -96,32 +136,72 @@ def _progress(items: Sequence[Item], what: str) -> Iterable[Item]:
     return track(items, what, console=Console(stderr=True), transient=True)
 
 
-def _dialogue(run: Run, cells: Sequence[dialogue_recall.Cell], seed: int) -> dict[str, Any]:
-    for cell in cells:
+def _dialogue(
+    run: Run,
+    talks: Sequence[Conversation],
+    subjects: Sequence[Subject],
+    budgets: Sequence[int],
+    *,
+    counter: Counter,
+    seed: int,
+) -> dict[str, Any]:
+    asked: list[dialogue_recall.Cell] = []
+    evicted: list[dialogue_recall.Cell] = []
+    for talk in _progress(talks, "dialogue"):
+        policies = {subject.name: subject.make(talk.name) for subject in subjects}
+        asked += dialogue_recall.per_question(talk, {**policies, ORACLE: None}, budgets, counter)
+        evicted += dialogue_recall.at_evictions(talk, policies, budgets, counter)
+    for cell in (*asked, *evicted):
         run.record(**cell.record())
-    whole = [cell for cell in cells if cell.budget is None]
+    whole = [cell for cell in asked if cell.budget is None]
     return {
         "task": DIALOGUE,
+        "weights": _weights(subjects),
         "conversations": len(whole),
         "questions": sum(len(cell.recalls) for cell in whole),
         "adversarial_questions": sum(len(cell.adversarial) for cell in whole),
-        "rows": dialogue_recall.summarise(cells, seed),
+        "rows": dialogue_recall.summarise(asked, seed),
+        "at_evictions": dialogue_recall.summarise(evicted, seed),
     }
 
 
-def _agents(run: Run, cells: Sequence[identifier_availability.Cell], seed: int) -> dict[str, Any]:
-    for record in identifier_availability.records(cells):
-        run.record(**record)
+def _agents(
+    run: Run,
+    recordings: Sequence[Recording],
+    subjects: Sequence[Subject],
+    budgets: Sequence[int],
+    *,
+    counter: Counter,
+    seed: int,
+) -> dict[str, Any]:
+    cells: list[identifier_availability.Cell] = []
+    steps: list[identifier_availability.Cell] = []
+    dense = once(Select(lambda units, _=None: density(units)))
+    for recording in _progress(recordings, "agents"):
+        policies = {subject.name: subject.make(recording.task) for subject in subjects}
+        cells += identifier_availability.measure(recording, {**policies, ORACLE: None}, budgets, counter)
+        steps += measure_steps(recording, {**policies, DENSITY: dense, ORACLE: None}, counter)
+    for part, found in (("agents", cells), ("steps", steps)):
+        for record in identifier_availability.records(found):
+            run.record(**{**record, "part": part})
     whole = [cell for cell in cells if cell.budget is None]
+    learnt = [subject.name for subject in subjects if subject.name.partition(",")[0] == "lre"]
     return {
         "task": AGENTS,
+        "weights": _weights(subjects),
         "tasks": len({cell.task for cell in whole}),
         "runs": len(whole),
         "actions": sum(len(cell.shares) for cell in whole),
         "floor_tokens": _spread([tokens for cell in whole for tokens in cell.floors]),
         "history_tokens": _spread([tokens for cell in whole for tokens in cell.tokens]),
         "rows": identifier_availability.summarise(cells, seed),
+        "steps": identifier_availability.summarise(steps, seed),
+        "compared": [row for name in learnt for row in compare(steps, name, seed)],
     }
+
+
+def _weights(subjects: Sequence[Subject]) -> dict[str, str]:
+    return {subject.name: subject.weights for subject in subjects if subject.weights}
 
 
 def _spread(values: Sequence[int]) -> dict[str, int]:
@@ -146,16 +226,22 @@ def _tables(summary: Mapping[str, Any], *, stderr: bool) -> None:
 
     stream = sys.stderr if stderr else sys.stdout
     console = Console(file=stream, width=None if stream.isatty() else 140)
-    for part, figures in (
-        ("dialogue", ("recall", "adversarial_recall")),
-        ("agents", ("availability", "all", "pressed_availability")),
+    for part, rows, schedule, figures in (
+        ("dialogue", "rows", "chosen for each question", ("recall", "adversarial_recall")),
+        ("dialogue", "at_evictions", "chosen at evictions", ("recall", "adversarial_recall")),
+        ("agents", "rows", "chosen for each action", ("availability", "all", "pressed_availability")),
+        ("agents", "steps", "budget for the steps alone", ("availability", "all", "pressed_availability")),
     ):
-        table = Table("policy", "budget", *(figure.replace("_", " ") for figure in figures), "tokens", "failed")
-        for row in summary[part]["rows"]:
+        if part not in summary:
+            continue
+        heads = (figure.replace("_", " ") for figure in figures)
+        table = Table("policy", "weights", "budget", *heads, "tokens", "failed")
+        for row in summary[part][rows]:
             budget = "none" if row["budget"] is None else f"{row['budget']:,}"
             cells = [_figure(row, figure) for figure in figures]
-            table.add_row(row["policy"], budget, *cells, f"{row['tokens'] or 0:,.0f}", f"{row['failed']:.1%}")
-        table.title = summary[part]["task"]
+            last = (f"{row['tokens'] or 0:,.0f}", f"{row['failed']:.1%}")
+            table.add_row(row["policy"], summary[part]["weights"].get(row["policy"]) or "-", budget, *cells, *last)
+        table.title = f"{summary[part]['task']}, {schedule}"
         console.print(table)
 
 
