@@ -127,7 +127,7 @@ def test_every_turn_chooses_for_each_question() -> None:
     messages: list[dict[str, Any]] = []
     for n, fact in enumerate(facts):
         messages += [{"role": "user", "content": fact}, {"role": "assistant", "content": f"Noted, number {n}."}]
-    once, anew = (Session(budget=400, counter=quarter, every_turn=every) for every in (False, True))
+    once, anew = (Session(budget=400, policy="bm25", counter=quarter, every_turn=every) for every in (False, True))
     found = []
     for session in (once, anew):
         session.prepare([*messages, {"role": "user", "content": "Thanks."}])

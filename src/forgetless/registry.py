@@ -17,6 +17,7 @@ from forgetless.errors import ConfigError
 __all__ = [
     "DEFAULT",
     "DIALECTS",
+    "LASTING",
     "MODELS",
     "POLICIES",
     "RECOGNISER",
@@ -65,8 +66,11 @@ RECOGNISERS: Mapping[str, str] = MappingProxyType(
 MODELS = frozenset(("acon", "dense", "llmlingua2", "summary"))
 """Those of `POLICIES` that call a model, which has to be named or installed."""
 
-DEFAULT = "bm25"
-"""The policy that is used where none is named."""
+DEFAULT = "relevance"
+"""The policy where none is named and the question is known."""
+
+LASTING = "lre"
+"""The same for a session, whose choice has to serve questions that are still to come."""
 
 RECOGNISER = "none"
 """The recogniser of standing instructions that is used where none is named."""

@@ -22,7 +22,7 @@ from forgetless.instructions.load import recogniser
 from forgetless.intake import Compaction, Intake, Terms
 from forgetless.messages import Message
 from forgetless.policies.base import Context, Policy, floor
-from forgetless.registry import DEFAULT, RECOGNISER, load_dialect, load_policy
+from forgetless.registry import DEFAULT, LASTING, RECOGNISER, load_dialect, load_policy
 from forgetless.tokens import Counter
 from forgetless.units import placed
 
@@ -54,7 +54,7 @@ class Session:
     Args:
         budget: the high water mark, most tokens of a whole request; by default as in `compact`.
         low: the low water mark, as a share of the room that what must stay leaves; above 0 and at most 1.
-        policy: a name, or a policy made before.
+        policy: a name, or a policy made before; by default `lre`, or with `every_turn` `relevance`.
         dialect: the wire format of the requests.
         counter: as in `compact`.
         model: as in `compact`.
@@ -73,7 +73,7 @@ class Session:
         *,
         budget: int | None = None,
         low: float = LOW,
-        policy: str | Policy = DEFAULT,
+        policy: str | Policy | None = None,
         dialect: str = "auto",
         counter: Counter | Callable[[str], int] | None = None,
         model: str | None = None,
@@ -87,8 +87,8 @@ class Session:
         if dialect != "auto":
             load_dialect(dialect)
         self._history = History(Terms(budget, dialect, counter, model))
-        self._policy: Policy = load_policy(policy, **options)
-        self._named = (policy, options)
+        self._named = (policy or (DEFAULT if every_turn else LASTING), options)
+        self._policy: Policy = load_policy(self._named[0], **options)
         self._find = recogniser(instructions)
         self._low = low
         self._truncate = truncate

@@ -102,8 +102,8 @@ def test_a_high_low_mark_keeps_more_and_evicts_more_often(data: Path, tmp_path: 
     data.write_text(recorded(steps=12))
     summary = run(data, tmp_path, budgets=(60,), lows=(0.1, 0.9))
     assert [(row["policy"], row["low"], row["budget"]) for row in summary["lows"]] == [
-        ("bm25", 0.1, 60),
-        ("bm25", 0.9, 60),
+        ("lre", 0.1, 60),
+        ("lre", 0.9, 60),
     ]
     below, above = summary["lows"]
     assert below["input"] < above["input"]

@@ -119,7 +119,7 @@ def test_an_error_is_one_line_and_the_turn_is_taken_back() -> None:
 def test_commands_that_change_nothing(line: str, told: str) -> None:
     made, shown = talk(Counted([]), line, "/quit", "never said")
     assert told in shown
-    assert (made.policy, made.budget, made.messages) == ("bm25", 400, [])
+    assert (made.policy, made.budget, made.messages) == ("lre", 400, [])
 
 
 def test_policy_and_budget_hold_from_here_on() -> None:
@@ -190,7 +190,7 @@ def test_piped_through_a_real_process(upstream: tuple[str, Upstream]) -> None:
     done = subprocess.run(command(upstream[0]), input=lines, capture_output=True, check=False, timeout=60)
     assert done.returncode == 0, done.stderr
     shown = done.stdout.decode()
-    assert shown.startswith("gpt-4o, policy bm25, budget 112,000")
+    assert shown.startswith("gpt-4o, policy lre, budget 112,000")
     assert "reply 1 ends\n[" in shown
     assert "hello wörld" in shown
     assert "unknown command" in shown.splitlines()[-1]

@@ -112,7 +112,7 @@ def test_truncate_and_pin_and_tokenizer(tmp_path: Path) -> None:
         (BODY, ("--tokenizer", "missing.json"), "cannot be read"),
         (BODY, ("--unknown",), "unknown"),
         (BODY, ("--option", "turns"), "NAME=VALUE"),
-        (BODY, ("--option", "turns=3"), "option of policy 'bm25'"),
+        (BODY, ("--option", "turns=3"), "option of policy 'relevance'"),
         (BODY, ("--tokenizer", ""), "cannot be read"),
         ("[" * 100_000 + "]" * 100_000, (), "cannot be read as JSON"),
         ('{"messages": [], "n": ' + "9" * 5000 + "}", (), "cannot be read as JSON"),

@@ -129,7 +129,7 @@ MEMORY = ["--store", "memory"]
 WRONG: list[tuple[list[str], str]] = [
     ([], "--upstream is missing"),
     ([*UP, *MEMORY, "--policy", "bm26"], "did you mean 'bm25'"),
-    ([*UP, *MEMORY, "--option", "half_lives=3"], "half_life"),
+    ([*UP, *MEMORY, "--option", "kept=3"], "keep"),
     ([*UP, *MEMORY, "--option", "half_life"], "NAME=VALUE"),
     ([*UP, *MEMORY, "--budget", "0"], "above 0"),
     ([*UP, *MEMORY, "--budget", "many"], "many"),

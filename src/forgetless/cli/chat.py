@@ -16,7 +16,7 @@ from forgetless.errors import ConfigError, ForgetlessError, ModelError
 from forgetless.intake import Compaction
 from forgetless.models.base import Model
 from forgetless.models.load import load_model
-from forgetless.registry import DEFAULT
+from forgetless.registry import LASTING
 from forgetless.replies.loose import listed, mapping, string
 from forgetless.session import Session
 from forgetless.tokens import for_model
@@ -43,7 +43,7 @@ def chat(
     *,
     upstream: str = "embedded",
     model: str | None = None,
-    policy: str = DEFAULT,
+    policy: str = LASTING,
     budget: int | None = None,
     system: str | None = None,
 ) -> None:
@@ -85,7 +85,7 @@ class Talk:
     model: Model
     console: Console
     budget: int
-    policy: str = DEFAULT
+    policy: str = LASTING
     system: str | None = None
     messages: list[dict[str, Any]] = field(default_factory=list)
     pins: set[int] = field(default_factory=set)

@@ -15,6 +15,7 @@ from cyclopts import Parameter
 
 from forgetless.errors import ConfigError
 from forgetless.proxy.metrics import FOLDER
+from forgetless.registry import DEFAULT
 
 __all__ = ["serve"]
 
@@ -50,7 +51,7 @@ def serve(
 
     Args:
         upstream: the provider's base address, or `embedded` for the small model in this process.
-        policy: what decides what stays.
+        policy: what decides what stays; by default lre, or with --every-turn relevance.
         scorer: weights for the policy, as `forgetless train` makes them. When the file is replaced, the conversations
             that begin from then on use the new ones.
         option: NAME=VALUE, an option of the policy; may be repeated.
@@ -90,6 +91,8 @@ def serve(
     }
     told = Settings.read(config) if config is not None else {}
     told |= {name: value for name, value in given.items() if value is not None}
+    if told.get("every_turn"):
+        told.setdefault("policy", DEFAULT)  # the question is known each time
     told["options"] = told.get("options", {}) | options
     if "upstream" not in told:
         raise ConfigError("--upstream is missing: the provider's base address, or 'embedded'")

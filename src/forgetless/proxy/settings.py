@@ -12,7 +12,7 @@ from typing import Any, get_type_hints
 import msgspec
 
 from forgetless.errors import ConfigError
-from forgetless.registry import DEFAULT, RECOGNISER
+from forgetless.registry import LASTING, RECOGNISER
 from forgetless.session import LOW, Session
 from forgetless.tokens import Counter
 
@@ -43,7 +43,7 @@ class Settings:
     """
 
     upstream: str
-    policy: str = DEFAULT
+    policy: str = LASTING
     options: Mapping[str, Any] = field(default_factory=dict)
     budget: int | None = None
     low: float = LOW

@@ -29,7 +29,7 @@ from forgetless.benchmarks.validators.chat import validate
 from forgetless.compaction import compact
 from forgetless.datasets.trajectories import Recording, load_trajectories
 from forgetless.errors import BudgetError, ConfigError, MissingExtra
-from forgetless.registry import DEFAULT, load_dialect, policy_names
+from forgetless.registry import DEFAULT, LASTING, load_dialect, policy_names
 from forgetless.session import LOW, Session
 from forgetless.tokens import Counter, for_model
 
@@ -174,7 +174,7 @@ def replay(
                 run.record(**cell.record())
                 cells.append(cell)
             for low, budget in product(lows, budgets):
-                cell = measured.under(DEFAULT, budget, low)
+                cell = measured.under(LASTING, budget, low)
                 run.record(low=low, **cell.record())
                 swept[low].append(cell)
         summary = _summary(cells, swept, budgets, seed)
