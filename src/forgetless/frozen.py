@@ -202,6 +202,7 @@ class Frozen:
         kept: dict[int, str] = {}
         changed: dict[int, Unit] = {}
         scores: dict[int, float] = {}
+        gone: dict[int, str] = {}
         known = len(self.decisions)
         for unit in units:
             index = unit.index
@@ -212,13 +213,12 @@ class Frozen:
             form, reason = entry.form, entry.reason
             if strict and index in pinned and not _may_stand(form, reason):
                 return None
-            if form != "omitted":
-                kept[index] = reason
+            (gone if form == "omitted" else kept)[index] = reason
             if form == "compressed":
                 changed[index] = _again(unit, self.stands[index], intake.counter)
             if entry.score is not None:
                 scores[index] = entry.score
-        return assemble(units, kept, intake.budget, pinned=pinned, scores=scores, changed=changed)
+        return assemble(units, kept, intake.budget, pinned=pinned, scores=scores, changed=changed, dropped=gone)
 
 
 def last_change(decisions: Sequence[Entry]) -> int:

@@ -72,7 +72,7 @@ DEFAULT = "relevance"
 LASTING = "lre"
 """The same for a session, whose choice has to serve questions that are still to come."""
 
-RECOGNISER = "none"
+RECOGNISER = "learned"
 """The recogniser of standing instructions that is used where none is named."""
 
 GROUP = "forgetless.policies"

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from forgetless import BudgetError, Session, compact, load_policy
 from forgetless.benchmarks.stand_ins import STAND_INS
-from forgetless.sentences import sentences
 from forgetless.registry import policy_names
+from forgetless.sentences import sentences
 from strategies import any_dialect
 
 POLICIES = [name for name in policy_names(models=True) if name != "full"]

@@ -220,7 +220,7 @@ def assemble(
     pinned: Mapping[int, str],
     scores: Mapping[int, float] | None = None,
     changed: Mapping[int, Unit] | None = None,
-    dropped: str = "over_budget",
+    dropped: str | Mapping[int, str] = "over_budget",
 ) -> Context:
     """Put the kept units together in their old order and write the ledger.
 
@@ -231,9 +231,10 @@ def assemble(
         pinned: unit index -> reason, for those that had to stay.
         scores: unit index -> score, where the policy scores.
         changed: unit index -> the unit that stands in its place, shorter than it was.
-        dropped: the reason for what is left out.
+        dropped: the reason for what is left out, one for all or by unit index.
     """
     changed = changed or {}
+    gone, other = ({}, dropped) if isinstance(dropped, str) else (dropped, "over_budget")
     score_of, reason_of = (scores or {}).get, kept.get
     ledger: list[Entry] = []
     stay: list[Unit] = []
@@ -242,7 +243,8 @@ def assemble(
         messages = (at[0][0],) if len(at) == 1 else tuple(dict.fromkeys([span[0] for span in at]))
         reason = reason_of(index)
         if reason is None:
-            ledger.append(Entry(index, messages, "omitted", index in pinned, score_of(index), dropped, tokens, 0))
+            why = gone.get(index, other)
+            ledger.append(Entry(index, messages, "omitted", index in pinned, score_of(index), why, tokens, 0))
         elif index in changed:
             now = changed[index]
             stay.append(now)

@@ -43,7 +43,7 @@ __all__ = ["Endpoint", "Proxy"]
 
 log = logging.getLogger("forgetless.proxy")
 
-IN_THREAD = 2**20
+IN_THREAD, FIRST_IN_THREAD = 2**20, 2**16
 """Bytes of a body above which it is prepared in a thread, so that others need not wait."""
 
 
@@ -154,7 +154,8 @@ class _Exchange:
             async with live.lock:
                 self._pin(live, value)
                 args = (self._ident, live, data, value, proxy.settings)
-                quick = len(data) < IN_THREAD and proxy.settings.policy not in MODELS
+                most = IN_THREAD if live.request else FIRST_IN_THREAD
+                quick = len(data) < most and proxy.settings.policy not in MODELS
                 self._plan = plan(*args) if quick else await asyncio.to_thread(plan, *args)
         except Refused:
             raise
