@@ -10,7 +10,7 @@ from forgetless.instructions.base import Recogniser
 from forgetless.instructions.load import recogniser
 from forgetless.intake import Compaction, Terms, take
 from forgetless.policies.base import Policy
-from forgetless.registry import DEFAULT, RECOGNISER, load_policy
+from forgetless.registry import DEFAULT, load_policy
 from forgetless.tokens import Counter
 
 __all__ = ["compact"]
@@ -26,7 +26,7 @@ def compact(
     model: str | None = None,
     pins: Collection[int] = (),
     truncate: bool = False,
-    instructions: str | Recogniser | None = RECOGNISER,
+    instructions: str | Recogniser | None = None,
     **options: Any,
 ) -> Compaction:
     """Bring a request within a token budget.
@@ -42,8 +42,8 @@ def compact(
         model: whose tokens to count and whose window to fill; by default the one that the body names.
         pins: indices of messages that must stay.
         truncate: when what must stay is over the budget, cut inside its longest texts in place of an error.
-        instructions: recognises standing instructions of the user, which then stay word for word: a name (`learned`,
-            `rules`, `none`), or a recogniser.
+        instructions: recognises standing instructions of the user, which then stay word for word: `learned`, `rules`,
+            or a recogniser.
         options: the policy's own.
 
     Raises:

@@ -73,7 +73,7 @@ LASTING = "lre"
 """The same for a session, whose choice has to serve questions that are still to come."""
 
 RECOGNISER = "learned"
-"""The recogniser of standing instructions that is used where none is named."""
+"""The recogniser of standing instructions in the proxy and on the command line; in the library it has to be named."""
 
 GROUP = "forgetless.policies"
 

@@ -22,7 +22,7 @@ from forgetless.instructions.load import recogniser
 from forgetless.intake import Compaction, Intake, Terms
 from forgetless.messages import Message
 from forgetless.policies.base import Context, Policy, floor
-from forgetless.registry import DEFAULT, LASTING, RECOGNISER, load_dialect, load_policy
+from forgetless.registry import DEFAULT, LASTING, load_dialect, load_policy
 from forgetless.tokens import Counter
 from forgetless.units import placed
 
@@ -79,7 +79,7 @@ class Session:
         model: str | None = None,
         truncate: bool = False,
         every_turn: bool = False,
-        instructions: str | Recogniser | None = RECOGNISER,
+        instructions: str | Recogniser | None = None,
         **options: Any,
     ) -> None:
         if not 0 < low <= 1:

@@ -16,7 +16,7 @@ from forgetless.errors import ConfigError, ForgetlessError, ModelError
 from forgetless.intake import Compaction
 from forgetless.models.base import Model
 from forgetless.models.load import load_model
-from forgetless.registry import LASTING
+from forgetless.registry import LASTING, RECOGNISER
 from forgetless.replies.loose import listed, mapping, string
 from forgetless.session import Session
 from forgetless.tokens import for_model
@@ -184,7 +184,7 @@ class Talk:
         if budget <= 0:
             raise ConfigError(f"the budget must be above 0 tokens, not {budget!r}")
         counter = getattr(self.model, "counter", None) or for_model(self.model.name)
-        return Session(budget=budget, policy=policy, counter=counter, dialect="chat")
+        return Session(budget=budget, policy=policy, counter=counter, dialect="chat", instructions=RECOGNISER)
 
     def _note(self, text: str) -> None:
         self.console.print(visible(text), style="dim")

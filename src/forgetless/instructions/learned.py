@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from forgetless.errors import ConfigError
 from forgetless.instructions.base import Span
 from forgetless.instructions.features import PLACES, VERSION, Seen, look
-from forgetless.instructions.lexicon import Lexicon, lexicon
+from forgetless.instructions.lexicon import FORMS, Lexicon, lexicon
 
 __all__ = ["FORMAT", "Learned", "RecogniserWeights"]
 
@@ -156,7 +156,9 @@ class Learned:
         here = seen.places[0]
         odds: Floats = self.weights.bias + np.einsum("psc,pc->s", seen.places, places)
         odds += ((here @ pairs) * here).sum(axis=1)
-        return odds + [sum([steps[step] for step in taken]) for taken in seen.steps]
+        odds += [sum([steps[step] for step in taken]) for taken in seen.steps]
+        # Forms alone, such as being short, say nothing of what it is about.
+        return np.where(here[:, : len(self.known.names) - len(FORMS)].any(axis=1), odds, -np.inf)
 
     @cached_property
     def _arrays(self) -> tuple[Floats, Floats, list[float]]:
