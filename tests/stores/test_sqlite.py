@@ -164,14 +164,20 @@ def test_a_kill_in_the_midst_of_writing_loses_nothing_that_was_written(tmp_path:
             assert store.state("ann", "c", [n.key for n in next(store.branches("ann", "c")).nodes]) == b"x" * 500
 
 
-def test_a_long_history_is_there_at_once_and_in_its_place_after_tidying(tmp_path: Path) -> None:
+def test_a_long_history_is_there_at_once_and_comes_to_its_place_in_pieces(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("forgetless.stores.inbox.PIECE", 60)
     path, said = tmp_path / "s.db", [f"word {n}" for n in range(100)]
     count = "SELECT (SELECT count(*) FROM inbox), (SELECT count(*) FROM nodes)"
     with closing(Sqlite(path)) as store, closing(sqlite3.connect(path)) as raw:
         store.write([exchange("r1", said)])
         assert raw.execute(count).fetchone() == (1, 0)
-        store.tidy()
+        assert store.tidy()
+        assert raw.execute(count).fetchone() == (1, 60)
+        assert [len(branch.nodes) for branch in store.branches("ann", "c1")] == [100]
         assert raw.execute(count).fetchone() == (0, 100)
+        assert not store.tidy()
         store.write([exchange("r2", said, conversation="c2")])
         with closing(Sqlite(path)) as other:
             assert [len(branch.nodes) for branch in other.branches("ann", "c2")] == [100]

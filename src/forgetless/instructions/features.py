@@ -62,9 +62,11 @@ def look(text: str, known: Lexicon) -> Seen:
     for at, (start, end) in enumerate(spans):
         sentence = plain[start:end].replace(FILLER, "")
         words = _own([word.concepts for word in known(sentence)], known)
-        here[at, [concept for concepts in words for concept in concepts]] = 1
-        first[at, list(words[0] if words else ())] = 1
-        here[at, [known.form[form] for form in _forms(sentence, at, len(spans), after_colon=colon)]] = 1
+        has = [concept for concepts in words for concept in concepts]
+        has += [known.form[form] for form in _forms(sentence, at, len(spans), after_colon=colon)]
+        here[at, has] = 1
+        if words and words[0]:
+            first[at, list(words[0])] = 1
         steps.append(_steps(words, len(known.names)))
         colon = colon or sentence.endswith((":", "："))
     before[1:] = here[:-1]
@@ -75,9 +77,8 @@ def look(text: str, known: Lexicon) -> Seen:
 
 def _own(words: list[tuple[int, ...]], known: Lexicon) -> list[tuple[int, ...]]:
     """The words up to a colon that gives somebody else the word; what follows is a quotation."""
-    said, colon = (known.names.index(name) for name in ("said", "colon"))
     for at, (one, other) in enumerate(pairwise(words), 2):
-        if said in one and colon in other:
+        if known.colon in other and known.said in one:
             return [*words[:at], (known.form["quote"],)]
     return words
 

@@ -50,6 +50,8 @@ class Lexicon:
     Attributes:
         names: of the concepts; a concept's number is its place here.
         form: the numbers of `FORMS`.
+        said: the number of the concept of saying.
+        colon: that of the colon.
         version: names its entries.
 
     Args:
@@ -65,6 +67,7 @@ class Lexicon:
         self.names = (*sorted({name for names in found.values() for name in names}), *FORMS)
         number = {name: at for at, name in enumerate(self.names)}
         self.form = {name: number[name] for name in FORMS}
+        self.said, self.colon = number.get("said", -1), number.get("colon", -1)
         self._words: dict[str, tuple[int, ...]] = {}
         self._stems: dict[str, tuple[int, ...]] = {}
         self._phrases: dict[str, list[tuple[Sequence[str], Word]]] = {}
@@ -97,12 +100,13 @@ class Lexicon:
                 words.append(self._word(token))
         at = 0
         while at < len(words):
-            phrase = self._phrase(words, at)
-            yield phrase[1] if phrase else words[at]
+            word = words[at]
+            phrase = self._phrase(words, at) if word.text in self._phrases else None  # most begin none
+            yield phrase[1] if phrase else word
             at += len(phrase[0]) if phrase else 1
 
     def _phrase(self, words: Sequence[Word], at: int) -> tuple[Sequence[str], Word] | None:
-        for pieces, word in self._phrases.get(words[at].text, ()):
+        for pieces, word in self._phrases[words[at].text]:
             if [one.text for one in words[at : at + len(pieces)]] == pieces:
                 return pieces, word
         return None

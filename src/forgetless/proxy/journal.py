@@ -112,7 +112,8 @@ class Journal:
                     self._bytes -= self._queue.popleft().size
             self._metrics.waiting.dec(done)
             with suppress(StoreError):  # it is away, as the next write will show
-                self._store.tidy()
+                while self._store.tidy() and not self._queue:
+                    pass
             if done < len(batch) and self._closing.wait(PAUSE):
                 return
 

@@ -213,8 +213,11 @@ class Store(Protocol):
         Nodes without their parents or contents, requests without their head or base, the database's own check.
         """
 
-    def tidy(self) -> None:
-        """Do what can wait until nobody waits. Whoever writes much calls it after a write."""
+    def tidy(self) -> bool:
+        """Do a piece of what can wait until nobody waits; says whether there may be more of it to do.
+
+        Whoever writes much calls it after a write, as long as nobody else wants to write.
+        """
 
     def close(self) -> None:
         """Let go of files and connections."""

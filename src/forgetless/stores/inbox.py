@@ -7,6 +7,7 @@ that taking it apart later can't fail.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
 import msgspec
@@ -15,10 +16,13 @@ from forgetless.stores import queries
 from forgetless.stores.base import Exchange
 from forgetless.stores.links import Link
 
-__all__ = ["accept", "packed", "unpack", "waits"]
+__all__ = ["accept", "packed", "piece", "unpack", "waits"]
 
 LEAST: Final = 64
 """Messages of a record that is worth it."""
+
+PIECE: Final = 100
+"""Messages that are written at a time while others may want to write."""
 
 
 def packed(exchange: Exchange) -> bytes | None:
@@ -39,7 +43,7 @@ def packed(exchange: Exchange) -> bytes | None:
 
 def accept(db: Link, record: bytes) -> None:
     """Keep a packed record."""
-    db.do("INSERT INTO inbox (record) VALUES (?)", record)
+    db.do("INSERT INTO inbox (done, record) VALUES (0, ?)", record)
 
 
 def waits(db: Link) -> bool:
@@ -49,7 +53,26 @@ def waits(db: Link) -> bool:
 
 def unpack(db: Link, salt: bytes) -> None:
     """Write what was accepted to where it belongs, in the order in which it came."""
-    while found := db.rows("SELECT n, record FROM inbox ORDER BY n LIMIT 1"):
-        ((number, record),) = found
-        queries.write(db, [msgspec.msgpack.decode(record, type=Exchange)], salt, contents=True)
+    while _next(db, salt, None):
+        pass
+
+
+def piece(db: Link, salt: bytes) -> bool:
+    """A piece of that, which holds up others for milliseconds only; says whether there was anything to do."""
+    return _next(db, salt, PIECE)
+
+
+def _next(db: Link, salt: bytes, most: int | None) -> bool:
+    found = db.rows("SELECT n, done, record FROM inbox ORDER BY n LIMIT 1")
+    if not found:
+        return False
+    ((number, done, record),) = found
+    exchange = msgspec.msgpack.decode(record, type=Exchange)
+    nodes = exchange.nodes[done:]
+    if most is not None and len(nodes) > most:
+        queries.write_nodes(db, exchange, nodes[:most], salt)
+        db.do("UPDATE inbox SET done = ? WHERE n = ?", done + most, number)
+    else:
+        queries.write(db, [replace(exchange, nodes=nodes)], salt, contents=True)
         db.do("DELETE FROM inbox WHERE n = ?", number)
+    return True

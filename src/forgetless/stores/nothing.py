@@ -61,8 +61,9 @@ class Nothing:
         """Nothing can be wrong."""
         return []
 
-    def tidy(self) -> None:
+    def tidy(self) -> bool:
         """Nothing to do."""
+        return False
 
     def close(self) -> None:
         """Nothing to let go of."""

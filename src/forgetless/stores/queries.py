@@ -10,7 +10,19 @@ from forgetless.stores.base import Conversation, Exchange, Node, Place, Summary
 from forgetless.stores.links import Link
 from forgetless.stores.rows import FIELDS, Batch, Stored, exchange_of, hashes, leaves, ledger
 
-__all__ = ["at_last", "branch", "ends", "faults", "forget", "locate", "number_of", "request", "summaries", "write"]
+__all__ = [
+    "at_last",
+    "branch",
+    "ends",
+    "faults",
+    "forget",
+    "locate",
+    "number_of",
+    "request",
+    "summaries",
+    "write",
+    "write_nodes",
+]
 
 REQUEST: Final = "id, head, system, " + ", ".join(FIELDS)
 
@@ -86,6 +98,15 @@ def write(db: Link, exchanges: Sequence[Exchange], salt: bytes, contents: bool) 
     batch = Batch(salt, contents, {(number, key) for number, key in known}, stored)
     for exchange in fresh.values():
         batch.add(exchange, numbers[exchange.caller, exchange.conversation])
+    _insert(db, batch)
+
+
+def write_nodes(db: Link, exchange: Exchange, nodes: Sequence[Node], salt: bytes) -> None:
+    """Write some messages of an exchange that is written whole later; what stands before them is there."""
+    number = _seen(db, [exchange])[exchange.caller, exchange.conversation]
+    batch = Batch(salt, True, {(number, nodes[0].parent)}, {})
+    for node in nodes:
+        batch.node(exchange, number, node)
     _insert(db, batch)
 
 

@@ -76,7 +76,7 @@ class Batch:
             StoreError: it goes on from a message or a ledger that is not there.
         """
         for node in exchange.nodes:
-            self._node(exchange, conversation, node)
+            self.node(exchange, conversation, node)
         if exchange.head and (conversation, exchange.head) not in self._known:
             raise _missing(exchange, "its head", exchange.head.hex())
         length = exchange.kept + len(exchange.rows)
@@ -102,7 +102,8 @@ class Batch:
         if self._keep and exchange.state is not None:
             self.states.append((conversation, exchange.asked or exchange.head, exchange.state))
 
-    def _node(self, exchange: Exchange, conversation: int, node: Node) -> None:
+    def node(self, exchange: Exchange, conversation: int, node: Node) -> None:
+        """Take one message of it in."""
         if (conversation, node.key) in self._known:
             return
         if node.parent and (conversation, node.parent) not in self._known:

@@ -61,6 +61,6 @@ CREATE TABLE memories (
 """`system` is a row of hashes of contents, 16 bytes each; `length` counts the rows of the whole ledger."""
 
 INBOX: Final = """
-CREATE TABLE inbox (n {serial}, record {bytes} NOT NULL);
+CREATE TABLE inbox (n {serial}, done BIGINT NOT NULL, record {bytes} NOT NULL);
 """
-"""A record is an exchange as msgpack."""
+"""A record is an exchange as msgpack; so many of its nodes stand in their places by now."""

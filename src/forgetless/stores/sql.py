@@ -8,6 +8,7 @@ from dataclasses import replace
 from functools import partial
 from typing import ClassVar, TypeVar
 
+from forgetless.errors import StoreError
 from forgetless.stores import inbox, queries
 from forgetless.stores.base import Conversation, Exchange, Place, Summary
 from forgetless.stores.links import Link, Links, fit
@@ -50,17 +51,18 @@ class SqlStore:
     def _shrink(self) -> None:
         """Give back the room of what was purged."""
 
-    def tidy(self) -> None:
+    def tidy(self) -> bool:
         """See `Store`. Here it takes apart what was accepted in one piece."""
-        if self._links.run("", inbox.waits):
-            self._change(lambda _: None)
+        if not self._links.run("", inbox.waits):
+            return False
+        return self._links.run(self.WRITE, lambda db: inbox.piece(db, self.salt), write=True)
 
     def _read(self, work: Callable[[Link], T]) -> T:
         """Do `work` in a transaction that reads; it sees all that was written before."""
         done = self._links.run(self.READ, lambda db: None if inbox.waits(db) else (work(db),))
         if done is not None:
             return done[0]
-        SqlStore.tidy(self)
+        self._change(lambda _: None)
         return self._links.run(self.READ, work)
 
     def _change(self, work: Callable[[Link], T]) -> T:
@@ -85,7 +87,13 @@ class SqlStore:
         if record is not None:
             self._links.run(self.WRITE, lambda db: inbox.accept(db, record), write=True)
         elif named:
-            self._change(partial(queries.write, exchanges=named, salt=self.salt, contents=self._contents))
+            work = partial(queries.write, exchanges=named, salt=self.salt, contents=self._contents)
+            try:
+                self._links.run(self.WRITE, work, write=True)
+            except StoreError:  # it may lean on what is not yet taken apart
+                if not self._links.run("", inbox.waits):
+                    raise
+                self._change(work)
 
     def locate(self, caller: str, keys: Sequence[bytes]) -> Place | None:
         """See `Store`."""

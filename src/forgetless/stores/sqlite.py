@@ -108,12 +108,14 @@ class Sqlite(SqlStore):
             f"a row of {row[0]!r} has lost what it refers to" for row in db.rows("PRAGMA foreign_key_check")
         ]
 
-    def tidy(self) -> None:
+    def tidy(self) -> bool:
         """See `Store`. Here it also takes what the log holds into the file, which else the next writer does."""
-        super().tidy()
+        if super().tidy():
+            return True
         with suppress(FileNotFoundError):
             if os.stat(f"{self._path}-wal").st_size > TIDY_BYTES:
                 self._links.run("", lambda db: db.rows("PRAGMA wal_checkpoint(PASSIVE)"))
+        return False
 
     def _shrink(self) -> None:
         def work(db: Link) -> None:
