@@ -48,7 +48,8 @@ def standing(units: Sequence[Unit], find: Recogniser) -> list[Standing]:
     for unit in units:
         if unit.kind == "user":
             for new in _given(unit, find):
-                found = [_after(old, new) for old in found]
+                if new.terms.topics or new.terms.withdraws:  # else it ends none
+                    found = [_after(old, new) for old in found]
                 found.append(new)
     if not any(one.terms.replies for one in found):
         return found

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 
 from forgetless.text import words
 
@@ -138,6 +139,7 @@ class Terms:
         return bool(same) if self.replaces else bool(same & _ONE.keys())
 
 
+@lru_cache(maxsize=4_096)
 def terms(text: str) -> Terms:
     """The terms of an instruction, from its words."""
     topics = frozenset(topic for topic, pattern in _PATTERNS.items() if pattern.search(text))
