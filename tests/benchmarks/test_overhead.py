@@ -74,7 +74,7 @@ def _without_matplotlib(monkeypatch):
     def missing(summary, path):
         raise MissingExtra("plots", "matplotlib")
 
-    monkeypatch.setattr("forgetless.benchmarks.plots.overhead_plot", missing)
+    monkeypatch.setattr("forgetless.benchmarks.tasks.overhead.overhead_plot", missing)
 
 
 class FakePeers:

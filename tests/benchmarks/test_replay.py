@@ -45,7 +45,7 @@ def recorded(task: str = "t", steps: int = 4) -> str:
 @pytest.fixture
 def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(module, "_counter", lambda: WORDS)
-    monkeypatch.setattr(module, "_plot", lambda summary, path: None)
+    monkeypatch.setattr(module, "draw", lambda plot, summary, path: None)
     file = tmp_path / "runs.jsonl"
     file.write_text(recorded() + "\n", encoding="utf-8")
     return file
@@ -209,7 +209,7 @@ def test_without_matplotlib_the_rest_is_written(
     def missing(summary: object, path: Path) -> None:
         raise MissingExtra("plots", "matplotlib")
 
-    monkeypatch.setattr("forgetless.benchmarks.plots.replay_plot", missing)
+    monkeypatch.setattr("forgetless.benchmarks.tasks.replay.replay_plot", missing)
     (tmp_path / "runs.jsonl").write_text(recorded())
     assert run(tmp_path / "runs.jsonl", tmp_path / "out")["runs"] == 1
     assert "no plot" in capsys.readouterr().err

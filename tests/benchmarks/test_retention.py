@@ -70,7 +70,7 @@ def recorded() -> dict[str, Any]:
 @pytest.fixture
 def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(retention, "_counter", lambda: WORDS)
-    monkeypatch.setattr(retention, "_plot", lambda summary, path: None)
+    monkeypatch.setattr(retention, "draw", lambda plot, summary, path: None)
     folder = tmp_path / "data"
     (folder / "locomo").mkdir(parents=True)
     (folder / "locomo" / "l.json").write_text(json.dumps(locomo()))

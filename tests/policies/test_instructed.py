@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from forgetless import BudgetError, Session, compact, load_policy
@@ -135,6 +135,7 @@ def test_under_the_budget_nothing_is_judged() -> None:
     assert compact(messages, budget=10**6, instructions=refuses).request == messages
 
 
+@settings(max_examples=15)
 @given(any_dialect(), st.floats(0.1, 0.9))
 @every
 def test_whatever_is_recognised_every_promise_holds(policy: str, case: Any, share: float) -> None:

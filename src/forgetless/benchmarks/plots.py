@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import sys
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from forgetless.errors import MissingExtra
 
-__all__ = ["durability_plot", "overhead_plot", "proxy_plot", "replay_plot", "retention_plot"]
+__all__ = ["draw", "durability_plot", "overhead_plot", "proxy_plot", "replay_plot", "retention_plot"]
 
 
 COLORS = (*(f"C{number}" for number in range(10)), "black", "gold", "navy", "teal", "salmon", "olive", "plum", "tan")
 """Of policies, in the order in which they come."""
+
+
+def draw(plot: Callable[[Mapping[str, Any], Path], None], summary: Mapping[str, Any], path: Path) -> None:
+    """Draw a plot; without matplotlib say so and go on."""
+    try:
+        plot(summary, path)
+    except MissingExtra as missing:
+        print(f"no plot: {missing}", file=sys.stderr)
 
 
 def _figure() -> Any:

@@ -13,7 +13,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from contextlib import closing, suppress
+from contextlib import closing
 from dataclasses import dataclass, field
 from json import dumps
 from pathlib import Path
@@ -25,9 +25,10 @@ import msgspec
 
 from forgetless.benchmarks.loopback import Server, forgetless
 from forgetless.benchmarks.mock_upstream import PATHS, asking
+from forgetless.benchmarks.plots import draw, durability_plot
 from forgetless.benchmarks.results import open_run
 from forgetless.benchmarks.tasks.overhead import history
-from forgetless.errors import ConfigError, MissingExtra
+from forgetless.errors import ConfigError
 from forgetless.proxy.incoming import caller_of
 from forgetless.replies.readers import reader
 from forgetless.replies.sse import Events
@@ -90,7 +91,7 @@ def durability(
             print(row, file=sys.stderr, flush=True)
         summary = _summary(rounds)
         run.finish(summary)
-    _plot(summary, out / "durability.png")
+    draw(durability_plot, summary, out / "durability.png")
     if json:
         print(dumps(summary, indent=2))
     if not all(target["met"] for target in summary["targets"]):
@@ -249,10 +250,3 @@ def _summary(rounds: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         "under_way_at_kills": sum(row["under_way"] for row in rounds),
         "targets": [{"what": w, "limit": 0, "measured": m, "met": m == 0} for w, m in wrong.items()],
     }
-
-
-def _plot(summary: Mapping[str, Any], path: Path) -> None:
-    from forgetless.benchmarks.plots import durability_plot
-
-    with suppress(MissingExtra):
-        durability_plot(summary, path)

@@ -21,9 +21,10 @@ from typing import Annotated, Any, TypeAlias
 from cyclopts import Parameter
 
 from forgetless.benchmarks.peers import PINS, Measure, Peers
+from forgetless.benchmarks.plots import draw, overhead_plot
 from forgetless.benchmarks.results import Run, open_run
 from forgetless.compaction import compact
-from forgetless.errors import ConfigError, MissingExtra
+from forgetless.errors import ConfigError
 from forgetless.registry import load_dialect, load_policy
 from forgetless.session import Session
 from forgetless.splitting import split
@@ -161,7 +162,7 @@ def overhead(
         summary = _summary(table, sizes)
         summary["stages"] = _stages(min(STAGES_AT, sizes[-1]), budget, seed, repeats)
         run.finish(summary)
-    _plot(summary, out / "overhead.png")
+    draw(overhead_plot, summary, out / "overhead.png")
     if json:
         print(dumps(summary, indent=2))
 
@@ -349,12 +350,3 @@ def _stages(size: int, budget: int, seed: int, repeats: int) -> dict[str, Any]:
         for stage, call in calls.items():
             times[stage].append(_timed(call))
     return {"size": size, "min_ms": {stage: min(taken) * 1e3 for stage, taken in times.items()}}
-
-
-def _plot(summary: Mapping[str, Any], path: Path) -> None:
-    from forgetless.benchmarks.plots import overhead_plot
-
-    try:
-        overhead_plot(summary, path)
-    except MissingExtra as missing:
-        print(f"no plot: {missing}", file=sys.stderr)

@@ -25,9 +25,10 @@ from forgetless.benchmarks import litellm_server
 from forgetless.benchmarks.load import Load, percentiles, streams
 from forgetless.benchmarks.loopback import Server, forgetless
 from forgetless.benchmarks.mock_upstream import PATHS
+from forgetless.benchmarks.plots import draw, proxy_plot
 from forgetless.benchmarks.results import Run, open_run
 from forgetless.benchmarks.tasks.overhead import history
-from forgetless.errors import ConfigError, MissingExtra
+from forgetless.errors import ConfigError
 
 __all__ = ["proxy"]
 
@@ -89,7 +90,7 @@ def proxy(
         summary["left_out"] = servers.left_out
         summary["targets"] = _targets(summary)
         run.finish(summary)
-    _plot(summary, out / "proxy.png")
+    draw(proxy_plot, summary, out / "proxy.png")
     if json:
         print(dumps(summary, indent=2))
 
@@ -268,12 +269,3 @@ def _targets(summary: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 def _wrong(row: Mapping[str, Any]) -> int:
     return sum([*row["errors"].values(), row["lost"], row["disordered"]])
-
-
-def _plot(summary: Mapping[str, Any], path: Path) -> None:
-    from forgetless.benchmarks.plots import proxy_plot
-
-    try:
-        proxy_plot(summary, path)
-    except MissingExtra as missing:
-        print(f"no plot: {missing}", file=sys.stderr)

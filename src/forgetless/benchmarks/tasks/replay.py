@@ -22,13 +22,14 @@ from cyclopts import Parameter
 
 from forgetless.benchmarks.metrics import by_policy, estimate
 from forgetless.benchmarks.peers import PINS, Peers
+from forgetless.benchmarks.plots import draw, replay_plot
 from forgetless.benchmarks.prices import PRICES, Price, Request, cost
 from forgetless.benchmarks.results import open_run
 from forgetless.benchmarks.subjects import subject
 from forgetless.benchmarks.validators.chat import validate
 from forgetless.compaction import compact
 from forgetless.datasets.trajectories import Recording, load_trajectories
-from forgetless.errors import BudgetError, ConfigError, MissingExtra
+from forgetless.errors import BudgetError, ConfigError
 from forgetless.registry import DEFAULT, LASTING, load_dialect, policy_names
 from forgetless.session import LOW, Session
 from forgetless.tokens import Counter, for_model
@@ -179,7 +180,7 @@ def replay(
                 swept[low].append(cell)
         summary = _summary(cells, swept, budgets, seed)
         run.finish(summary)
-    _plot(summary, out / "replay.png")
+    draw(replay_plot, summary, out / "replay.png")
     _tables(summary, stderr=json)
     if json:
         print(dumps(summary, indent=2))
@@ -356,15 +357,6 @@ def _row(whole: Mapping[tuple[str, str], Cell], seed: int, cells: list[Cell]) ->
             for price in PRICES
         },
     }
-
-
-def _plot(summary: Mapping[str, Any], path: Path) -> None:
-    from forgetless.benchmarks.plots import replay_plot
-
-    try:
-        replay_plot(summary, path)
-    except MissingExtra as missing:
-        print(f"no plot: {missing}", file=sys.stderr)
 
 
 def _tables(summary: Mapping[str, Any], *, stderr: bool) -> None:

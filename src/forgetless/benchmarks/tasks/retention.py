@@ -17,6 +17,7 @@ from typing import Annotated, Any, Literal, TypeVar
 from cyclopts import Parameter
 
 from forgetless.benchmarks.hindsight import ORACLE
+from forgetless.benchmarks.plots import draw, retention_plot
 from forgetless.benchmarks.results import Run, open_run
 from forgetless.benchmarks.subjects import Subject, named, once
 from forgetless.benchmarks.tasks import dialogue_recall, identifier_availability
@@ -25,7 +26,7 @@ from forgetless.benchmarks.trained import FITTED, trained
 from forgetless.datasets.locomo import Conversation, load_locomo
 from forgetless.datasets.logs import read_logs
 from forgetless.datasets.trajectories import Recording, load_trajectories
-from forgetless.errors import ConfigError, MissingExtra
+from forgetless.errors import ConfigError
 from forgetless.policies.select import Select
 from forgetless.tokens import Counter, for_model
 
@@ -106,7 +107,7 @@ def retention(
                 run, runs, subjects["endless_terminals"], budgets["agents"], counter=counter, seed=seed
             )
         run.finish(summary)
-    _plot(summary, out / "retention.png")
+    draw(retention_plot, summary, out / "retention.png")
     _tables(summary, stderr=json)
     if json:
         print(dumps(summary, indent=2))
@@ -209,15 +210,6 @@ def _spread(values: Sequence[int]) -> dict[str, int]:
     ordered = sorted(values)
     shares = {"median": 0.5, "p90": 0.9, "max": 1.0}
     return {name: ordered[round(share * (len(ordered) - 1))] for name, share in shares.items()} if ordered else {}
-
-
-def _plot(summary: Mapping[str, Any], path: Path) -> None:
-    from forgetless.benchmarks.plots import retention_plot
-
-    try:
-        retention_plot(summary, path)
-    except MissingExtra as missing:
-        print(f"no plot: {missing}", file=sys.stderr)
 
 
 def _tables(summary: Mapping[str, Any], *, stderr: bool) -> None:
