@@ -208,8 +208,13 @@ def test_ctrl_c_stops_a_reply_and_ctrl_d_ends(upstream: tuple[str, Upstream]) ->
         while b"reply 2" not in seen:
             seen += process.stdout.read1()
         assert app.speaking.is_set()
-        process.send_signal(signal.SIGINT)
-        assert app.gone.wait(10)
+        for _ in range(5):  # Python may lose one that comes while it runs a destructor
+            process.send_signal(signal.SIGINT)
+            if app.gone.wait(3):
+                break
+        else:
+            process.kill()
+        assert app.gone.is_set()
         process.stdin.write(b"three\n")
         process.stdin.close()
         assert b"reply 3 ends" in process.stdout.read()
