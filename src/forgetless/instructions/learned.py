@@ -10,7 +10,6 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from hashlib import sha256
 from importlib.resources import files
 from math import isfinite
 from pathlib import Path
@@ -23,6 +22,7 @@ from forgetless.errors import ConfigError
 from forgetless.instructions.base import Span
 from forgetless.instructions.features import PLACES, VERSION, Seen, look
 from forgetless.instructions.lexicon import FORMS, Lexicon, lexicon
+from forgetless.sealed import checksum, unseal
 
 __all__ = ["FORMAT", "Learned", "RecogniserWeights"]
 
@@ -55,12 +55,12 @@ class RecogniserWeights:
     @property
     def version(self) -> str:
         """Names these weights: the checksum of all that is in them."""
-        return _checksum(self._content())
+        return checksum(self._content())
 
     def dump(self) -> str:
         """The file's text; the same weights give the same bytes."""
         content = self._content()
-        return json.dumps({**content, "checksum": _checksum(content)}, ensure_ascii=False, indent=1) + "\n"
+        return json.dumps({**content, "checksum": checksum(content)}, ensure_ascii=False, indent=1) + "\n"
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
@@ -81,19 +81,7 @@ class RecogniserWeights:
         Raises:
             ConfigError: it was altered, or does not match the features of this version.
         """
-        try:
-            content = json.loads(text)
-        except ValueError as error:
-            raise ConfigError(f"cannot read {named}: {error}") from None
-        if not isinstance(content, dict) or content.get("format") != FORMAT:
-            raise ConfigError(f"{named}: no weights for the recogniser 'learned': {_AGAIN}")
-        if content.get("features_version") != VERSION:
-            raise ConfigError(
-                f"{named} were fitted to version {content.get('features_version')!r} of the features, and this is "
-                f"version {VERSION}: {_AGAIN}"
-            )
-        if content.pop("checksum", None) != _checksum(content):
-            raise ConfigError(f"{named} are damaged or were altered, the checksum does not match: {_AGAIN}")
+        content = unseal(text, named, of="recogniser 'learned'", form=FORMAT, revision=VERSION, again=_AGAIN)
         try:
             return cls(
                 **{name: content[name] for name in ("places", "pairs", "steps", "bias", "threshold", "training")}
@@ -185,7 +173,3 @@ class Learned:
         if not all(map(isfinite, (self.weights.bias, self.weights.threshold, places.sum(), pairs.sum(), sum(steps)))):
             raise ConfigError(f"the weights {self.weights.version!r}: a number in them is not finite; {_AGAIN}")
         return places, pairs, steps
-
-
-def _checksum(content: Mapping[str, Any]) -> str:
-    return sha256(json.dumps(content, sort_keys=True, separators=(",", ":")).encode()).hexdigest()[:16]

@@ -36,13 +36,13 @@ def test_a_file_comes_back_as_it_was(tmp_path: Path) -> None:
 
 def edited(change: Callable[[dict[str, Any]], object], *, sealed: bool = True) -> str:
     """The file after a change; `sealed` gives it the checksum of what is in it now."""
-    from forgetless.policies.lre.weights import _checksum
+    from forgetless.sealed import checksum
 
     content = json.loads(WEIGHTS.dump())
     del content["checksum"]
-    before = _checksum(content)
+    before = checksum(content)
     change(content)
-    return json.dumps({**content, "checksum": _checksum(content) if sealed else before})
+    return json.dumps({**content, "checksum": checksum(content) if sealed else before})
 
 
 @pytest.mark.parametrize(

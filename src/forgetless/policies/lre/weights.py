@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from hashlib import sha256
 from math import isfinite
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -13,6 +12,7 @@ from typing import Any, ClassVar, Self
 from forgetless.errors import ConfigError
 from forgetless.policies.lre.carried import CARRIED
 from forgetless.policies.lre.features import FEATURES, VERSION
+from forgetless.sealed import checksum, unseal
 
 __all__ = ["FORMAT", "Weight", "Weights"]
 
@@ -61,12 +61,12 @@ class Weights:
     @property
     def version(self) -> str:
         """Names these weights: the checksum of all that is in them."""
-        return _checksum(self._content())
+        return checksum(self._content())
 
     def dump(self) -> str:
         """The file's text; the same weights give the same bytes."""
         content = self._content()
-        return json.dumps({**content, "checksum": _checksum(content)}, separators=(",", ":")) + "\n"
+        return json.dumps({**content, "checksum": checksum(content)}, separators=(",", ":")) + "\n"
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
@@ -88,19 +88,7 @@ class Weights:
             ConfigError: it was altered, or does not match the features of this version.
         """
         again = f"train new ones with `forgetless train {cls.policy}`, or take those that this version ships"
-        try:
-            content = json.loads(text)
-        except ValueError as error:
-            raise ConfigError(f"cannot read {named}: {error}") from None
-        if not isinstance(content, dict) or content.get("format") != cls.format:
-            raise ConfigError(f"{named}: no weights for the policy {cls.policy!r}: {again}")
-        if content.get("features_version") != cls.revision:
-            raise ConfigError(
-                f"{named} were fitted to version {content.get('features_version')!r} of the features, and this is "
-                f"version {cls.revision}: {again}"
-            )
-        if content.pop("checksum", None) != _checksum(content):
-            raise ConfigError(f"{named} are damaged or were altered, the checksum does not match: {again}")
+        content = unseal(text, named, of=f"policy {cls.policy!r}", form=cls.format, revision=cls.revision, again=again)
         try:
             return cls(*_checked(content, cls.known))
         except (KeyError, TypeError, ValueError, AttributeError) as error:
@@ -120,11 +108,6 @@ class Weights:
             "bias": self.bias,
             "features": {name: [w.mean, w.scale, w.coefficient] for name, w in self.features.items()},
         }
-
-
-def _checksum(content: Mapping[str, Any]) -> str:
-    canonical = json.dumps(content, sort_keys=True, separators=(",", ":"))
-    return sha256(canonical.encode()).hexdigest()[:16]
 
 
 def _checked(content: Mapping[str, Any], known: Sequence[str]) -> tuple[dict[str, Weight], float, str, dict[str, Any]]:
