@@ -34,7 +34,7 @@ lock:
 	echo openai | $(COMPILE) --extra embedded --output-file requirements/run.txt pyproject.toml -
 	.cache/lock/bin/python -c 'import tomllib; \
 		print(*tomllib.load(open("pyproject.toml", "rb"))["dependency-groups"]["test"], sep="\n")' \
-		| $(COMPILE) --extra tokens --extra plots --extra embedded --extra postgres --extra train --constraint requirements/run.txt \
+		| $(COMPILE) --extra tokens --extra plots --extra embedded --extra postgres --extra train --extra languages --constraint requirements/run.txt \
 		--output-file requirements/test.txt pyproject.toml -
 
 clean:

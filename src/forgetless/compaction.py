@@ -27,6 +27,7 @@ def compact(
     pins: Collection[int] = (),
     truncate: bool = False,
     instructions: str | Recogniser | None = None,
+    remind: bool = False,
     **options: Any,
 ) -> Compaction:
     """Bring a request within a token budget.
@@ -44,6 +45,8 @@ def compact(
         truncate: when what must stay is over the budget, cut inside its longest texts in place of an error.
         instructions: recognises standing instructions of the user, which then stay word for word: `learned`, `rules`,
             or a recogniser.
+        remind: say the instructions again beside the newest question, where models follow them best, in place of
+            keeping them where they were given. The question is then longer than it was, also under the budget.
         options: the policy's own.
 
     Raises:
@@ -54,4 +57,7 @@ def compact(
     intake = take(request, Terms(budget, dialect, counter, model), pins)
     chosen: Policy = load_policy(policy, counter=intake.counter, **options)
     find = recogniser(instructions)
-    return intake.finish(intake.run(chosen, intake.budget, find=find, shorten=truncate))
+    again = intake.reminder(find, intake.budget) if remind else None
+    if again is None:
+        return intake.finish(intake.run(chosen, intake.budget, find=find, shorten=truncate))
+    return intake.finish(again.told(intake.run(chosen, intake.budget - again.tokens, shorten=truncate)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from forgetless.dialects.base import Body, Dialect, Request, detect
 from forgetless.errors import BudgetError, ConfigError, RequestError
@@ -17,6 +17,9 @@ from forgetless.registry import load_dialect
 from forgetless.splitting import split
 from forgetless.tokens import Counter, for_model, model_facts
 from forgetless.units import Unit, check, placed
+
+if TYPE_CHECKING:
+    from forgetless.policies.reminder import Reminder
 
 __all__ = ["Compaction", "Intake", "Terms", "listed", "pinned", "take"]
 
@@ -92,7 +95,7 @@ class Intake:
         Args:
             policy: what decides.
             budget: most tokens of the whole request.
-            find: recognises the standing instructions that are to stay.
+            find: recognises the standing instructions that are to stay where they were given.
             shorten: cut inside what must stay where that alone is over the budget.
 
         Raises:
@@ -116,6 +119,14 @@ class Intake:
             raise BudgetError(
                 error.floor + self.fixed, budget, largest=largest, largest_tokens=tokens, fixed=self.fixed
             ) from None
+
+    def reminder(self, find: Recogniser | None, budget: int) -> Reminder | None:
+        """The standing instructions that are to be said again beside the question of a request of `budget` tokens."""
+        if find is None:
+            return None
+        from forgetless.policies.reminder import reminder
+
+        return reminder(self.units, find, self.counter, budget - self.fixed)
 
     def _largest(self) -> tuple[int, int]:
         """Index and tokens of the longest message that must stay."""

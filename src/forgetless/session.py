@@ -11,20 +11,23 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from forgetless.dialects.base import Body, input_tokens
 from forgetless.errors import ConfigError
-from forgetless.frozen import Frozen
+from forgetless.frozen import Frozen, Held
 from forgetless.history import History
 from forgetless.instructions.base import Recogniser
 from forgetless.instructions.load import recogniser
 from forgetless.intake import Compaction, Intake, Terms
-from forgetless.messages import Message
+from forgetless.messages import Message, Text
 from forgetless.policies.base import Context, Policy, floor
 from forgetless.registry import DEFAULT, LASTING, load_dialect, load_policy
 from forgetless.tokens import Counter
 from forgetless.units import placed
+
+if TYPE_CHECKING:
+    from forgetless.policies.reminder import Reminder
 
 __all__ = ["Reply", "Session"]
 
@@ -62,6 +65,8 @@ class Session:
         every_turn: choose anew for each request that would be over the budget whole. A policy that looks at the
             question then finds what it needs; the prompt cache is lost (docs/replay.md has the price).
         instructions: as in `compact`.
+        remind: as in `compact`. What was said again is gone from the next request, so of a prompt cache the last
+            question and its answer are lost.
         options: the policy's own.
 
     Raises:
@@ -80,6 +85,7 @@ class Session:
         truncate: bool = False,
         every_turn: bool = False,
         instructions: str | Recogniser | None = None,
+        remind: bool = False,
         **options: Any,
     ) -> None:
         if not 0 < low <= 1:
@@ -89,7 +95,9 @@ class Session:
         self._history = History(Terms(budget, dialect, counter, model))
         self._named = (policy or (DEFAULT if every_turn else LASTING), options)
         self._policy: Policy = load_policy(self._named[0], **options)
-        self._find = recogniser(instructions)
+        find = recogniser(instructions)
+        self._find = None if remind else find
+        self._again = find if remind else None
         self._low = low
         self._truncate = truncate
         self._every_turn = every_turn
@@ -99,7 +107,14 @@ class Session:
         self.correction = 1.0
         self.evictions = 0
 
-    def prepare(self, request: Body, *, pins: Collection[int] = (), budget: int | None = None) -> Compaction:
+    def prepare(
+        self,
+        request: Body,
+        *,
+        pins: Collection[int] = (),
+        budget: int | None = None,
+        policy: Policy | None = None,
+    ) -> Compaction:
         """Bring the next request of this conversation within the budget.
 
         Messages that have not changed are in `Compaction.request` as the very objects that were given: copy what you
@@ -109,6 +124,7 @@ class Session:
             request: the whole history so far, as in `compact`.
             pins: indices of messages that must stay.
             budget: for this request only, in place of the session's.
+            policy: the same.
 
         Raises:
             BudgetError: what must stay does not fit; nothing of the session has changed.
@@ -116,24 +132,31 @@ class Session:
         """
         intake = self._history.take(request, pins)
         intake = intake if budget is None else replace(intake, budget=budget)
-        policy: Policy = load_policy(self._policy, counter=intake.counter)  # each request has its model's measure
+        policy = load_policy(policy or self._policy, counter=intake.counter)  # each request has its model's measure
         room = int(intake.budget / self.correction)
+        again = intake.reminder(self._again, room)
+        room -= again.tokens if again is not None else 0
         frozen = self._frozen if self._frozen.hold(intake, self._history.generation) else Frozen()
         over = intake.tokens > room and (self._every_turn or not frozen.changed)
         anew = over or not policy.lazy
         held = None if anew else frozen.over(intake, self._history.generation)
         if held is None or held.tokens + intake.fixed > room:
             context = self._evict(intake, policy, room)
-            frozen = Frozen.of(intake.units, context)
+            frozen = Frozen.of(intake.units, context) if policy.lazy else Frozen()
             self.evictions += 1
-            stay = placed(context.units)
+            stay = placed(context.units if again is None else again.told(context).units)
             sent = _Sent([message for _, message in stay], context.tokens, intake.parsed.fixed)
-            done = intake.compaction(context, intake.shared(stay))
+            request = intake.shared(stay)
         else:
+            context = Context((), held.ledger, held.tokens, intake.budget, frozen.instructions)
+            held = held if again is None else _reminded(held, again, intake)
             sent = _Sent(held.messages, held.tokens, intake.parsed.fixed, held.settled, held.stable)
             wires = held.wires
             request = intake.dialect.emit(intake.parsed, held.messages) if wires is None else intake.put(wires)
-            done = intake.compaction(Context((), held.ledger, held.tokens, intake.budget, frozen.instructions), request)
+        if again is not None:
+            context = again.told(context)
+            sent = replace(sent, tokens=context.tokens)
+        done = intake.compaction(context, request)
         done = replace(done, reused_tokens=self._sent.reused(sent, intake))
         self._frozen, self._sent, self._estimated = frozen, sent, done.tokens
         return done
@@ -210,6 +233,24 @@ class Session:
         else:
             context = intake.run(policy, low, find=self._find)
         return replace(context, budget=intake.budget)
+
+
+def _reminded(held: Held, again: Reminder, intake: Intake) -> Held:
+    """A request under frozen decisions, with the instructions beside its question."""
+    asked = intake.parsed.messages[again.message - intake.parsed.start]
+    words = [part for part in asked.parts if type(part) is Text]  # results beside them may be gone
+    place = next(
+        at
+        for at in reversed(range(len(held.messages)))
+        if held.messages[at] is asked or all(part in held.messages[at].parts for part in words)
+    )
+    said = again.beside(held.messages[place])
+    messages = [*held.messages[:place], said, *held.messages[place + 1 :]]
+    wires = held.wires
+    if wires is not None:
+        at = place + len(wires) - len(messages)  # system messages may stand outside the list
+        wires = [*wires[:at], intake.dialect.wire(said), *wires[at + 1 :]]
+    return replace(held, messages=messages, wires=wires, stable=min(held.stable, place))
 
 
 @dataclass(frozen=True, slots=True)

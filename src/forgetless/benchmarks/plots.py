@@ -4,12 +4,22 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
 from forgetless.errors import MissingExtra
 
-__all__ = ["draw", "durability_plot", "overhead_plot", "proxy_plot", "replay_plot", "retention_plot"]
+__all__ = [
+    "adherence_plot",
+    "canvas",
+    "draw",
+    "durability_plot",
+    "overhead_plot",
+    "proxy_plot",
+    "replay_plot",
+    "retention_plot",
+]
 
 
 COLORS = (*(f"C{number}" for number in range(10)), "black", "gold", "navy", "teal", "salmon", "olive", "plum", "tan")
@@ -24,7 +34,12 @@ def draw(plot: Callable[[Mapping[str, Any], Path], None], summary: Mapping[str, 
         print(f"no plot: {missing}", file=sys.stderr)
 
 
-def _figure() -> Any:
+def canvas() -> Any:
+    """An empty figure to draw on.
+
+    Raises:
+        MissingExtra: matplotlib is not installed.
+    """
     try:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
@@ -45,7 +60,7 @@ def overhead_plot(summary: Mapping[str, Any], path: Path) -> None:
     Raises:
         MissingExtra: matplotlib is not installed.
     """
-    figure = _figure()
+    figure = canvas()
     panels = figure.subplots(1, len(summary["variants"]), sharey=True, squeeze=False)[0]
     for panel, (variant, by_size) in zip(panels, summary["variants"].items(), strict=True):
         subjects = dict.fromkeys(subject for rows in by_size.values() for subject in rows)
@@ -75,7 +90,7 @@ def retention_plot(summary: Mapping[str, Any], path: Path) -> None:
     Raises:
         MissingExtra: matplotlib is not installed.
     """
-    figure = _figure()
+    figure = canvas()
     parts = [
         (summary[part][rows], value, title)
         for part, rows, value, title in (
@@ -131,7 +146,7 @@ def replay_plot(summary: Mapping[str, Any], path: Path) -> None:
     Raises:
         MissingExtra: matplotlib is not installed.
     """
-    figure = _figure()
+    figure = canvas()
     money, shares = figure.subplots(1, 2)
     rows = summary["rows"]
     policies = list(dict.fromkeys(row["policy"] for row in rows))
@@ -173,7 +188,7 @@ def proxy_plot(summary: Mapping[str, Any], path: Path) -> None:
     Raises:
         MissingExtra: matplotlib is not installed.
     """
-    figure = _figure()
+    figure = canvas()
     added, memory = figure.subplots(1, 2)
     rows = [
         (f"{name}\n{kind}", row["added_ms"])
@@ -195,6 +210,30 @@ def proxy_plot(summary: Mapping[str, Any], path: Path) -> None:
     figure.savefig(path, dpi=120)
 
 
+def adherence_plot(summary: Mapping[str, Any], path: Path) -> None:
+    """Adherence and prompt length, turn by turn (REA, Figure 4).
+
+    Args:
+        summary: of `forgetless bench adherence`.
+        path: the PNG file to write.
+
+    Raises:
+        MissingExtra: matplotlib is not installed.
+    """
+    figure = canvas()
+    panels = figure.subplots(1, 2)
+    parts = (("iar_by_turn", "instruction adherence (0 to 10)"), ("prompt_tokens_by_turn", "prompt tokens"))
+    for panel, (key, label) in zip(panels, parts, strict=True):
+        for row, color in zip(summary["rows"], cycle(COLORS)):
+            turns = range(1, len(row[key]) + 1)
+            panel.plot(turns, row[key], marker="o", markersize=3, color=color, label=row["policy"])
+        panel.set(xlabel="turn", ylabel=label, ylim=(0, None))
+        panel.grid(alpha=0.3)
+    names = panels[0].get_legend_handles_labels()
+    figure.legend(*names, loc="outside lower center", ncols=5, fontsize="small")
+    figure.savefig(path, dpi=100)
+
+
 def durability_plot(summary: Mapping[str, Any], path: Path) -> None:
     """Replies read and requests broken off in each round, and what was missing afterwards.
 
@@ -205,7 +244,7 @@ def durability_plot(summary: Mapping[str, Any], path: Path) -> None:
     Raises:
         MissingExtra: matplotlib is not installed.
     """
-    figure = _figure()
+    figure = canvas()
     panel = figure.subplots()
     rounds = summary["rounds"]
     at = [row["round"] + 1 for row in rounds]

@@ -44,6 +44,7 @@ def serve(
     recall: bool | None = None,
     truncate: bool | None = None,
     instructions: str | None = None,
+    remind: bool | None = None,
     every_turn: bool | None = None,
     workers: int = 1,
 ) -> None:
@@ -67,6 +68,8 @@ def serve(
         recall: offer the model a tool that reads back what was left out.
         instructions: what recognises the user's standing instructions, which then stay word for word: learned, rules,
             or none.
+        remind: say them again beside the newest question of each request, in place of keeping them where they were
+            given.
         truncate: cut inside long texts where what must stay is over the budget.
         every_turn: choose anew for every request over the budget: finds what the newest question needs, and loses
             the provider's prompt cache.
@@ -87,6 +90,7 @@ def serve(
         "recall": recall,
         "truncate": truncate,
         "instructions": instructions,
+        "remind": remind,
         "every_turn": every_turn,
     }
     told = Settings.read(config) if config is not None else {}

@@ -10,13 +10,14 @@ from forgetless.models.base import Model
 __all__ = ["load_model"]
 
 
-def load_model(spec: str, model: str | None = None, api_key: str | None = None) -> Model:
+def load_model(spec: str, model: str | None = None, api_key: str | None = None, *, threads: int | None = None) -> Model:
     """A model.
 
     Args:
         spec: `embedded`, the path of a `.gguf` file, or the address of an OpenAI-compatible server.
         model: its name at the server; a file holds one model, which needs none.
         api_key: for the server; by default that of the environment variable `OPENAI_API_KEY`.
+        threads: of a model in this process; by default half the cores, at most 4.
 
     Raises:
         ConfigError: `spec` is none of these, or `model` is missing or of no use.
@@ -34,7 +35,7 @@ def load_model(spec: str, model: str | None = None, api_key: str | None = None) 
 
         if model:
             raise ConfigError(f"{spec!r} is one model: leave out the name {model!r}")
-        return Embedded(None if spec == "embedded" else spec)
+        return Embedded(None if spec == "embedded" else spec, threads=threads)
     raise ConfigError(f"unknown model {spec!r}; {_hint(spec)}")
 
 
