@@ -9,7 +9,7 @@ from forgetless.dialects.base import Body
 from forgetless.instructions.base import Recogniser
 from forgetless.instructions.load import recogniser
 from forgetless.intake import Compaction, Terms, take
-from forgetless.policies.base import Policy
+from forgetless.policies.base import Policy, reminds
 from forgetless.registry import DEFAULT, load_policy
 from forgetless.tokens import Counter
 
@@ -27,7 +27,7 @@ def compact(
     pins: Collection[int] = (),
     truncate: bool = False,
     instructions: str | Recogniser | None = None,
-    remind: bool = False,
+    remind: bool | None = None,
     **options: Any,
 ) -> Compaction:
     """Bring a request within a token budget.
@@ -46,7 +46,8 @@ def compact(
         instructions: recognises standing instructions of the user, which then stay word for word: `learned`, `rules`,
             or a recogniser.
         remind: say the instructions again beside the newest question, where models follow them best, in place of
-            keeping them where they were given. The question is then longer than it was, also under the budget.
+            keeping them where they were given. The question is then longer than it was, also under the budget. By
+            default only the policy `rea` does.
         options: the policy's own.
 
     Raises:
@@ -57,7 +58,7 @@ def compact(
     intake = take(request, Terms(budget, dialect, counter, model), pins)
     chosen: Policy = load_policy(policy, counter=intake.counter, **options)
     find = recogniser(instructions)
-    again = intake.reminder(find, intake.budget) if remind else None
+    again = intake.reminder(find, intake.budget) if reminds(chosen, remind) else None
     if again is None:
         return intake.finish(intake.run(chosen, intake.budget, find=find, shorten=truncate))
     return intake.finish(again.told(intake.run(chosen, intake.budget - again.tokens, shorten=truncate)))

@@ -21,7 +21,7 @@ from forgetless.instructions.base import Recogniser
 from forgetless.instructions.load import recogniser
 from forgetless.intake import Compaction, Intake, Terms
 from forgetless.messages import Message, Text
-from forgetless.policies.base import Context, Policy, floor
+from forgetless.policies.base import Context, Policy, floor, reminds
 from forgetless.registry import DEFAULT, LASTING, load_dialect, load_policy
 from forgetless.tokens import Counter
 from forgetless.units import placed
@@ -85,7 +85,7 @@ class Session:
         truncate: bool = False,
         every_turn: bool = False,
         instructions: str | Recogniser | None = None,
-        remind: bool = False,
+        remind: bool | None = None,
         **options: Any,
     ) -> None:
         if not 0 < low <= 1:
@@ -96,8 +96,9 @@ class Session:
         self._named = (policy or (DEFAULT if every_turn else LASTING), options)
         self._policy: Policy = load_policy(self._named[0], **options)
         find = recogniser(instructions)
-        self._find = None if remind else find
-        self._again = find if remind else None
+        again = reminds(self._policy, remind)
+        self._find = None if again else find
+        self._again = find if again else None
         self._low = low
         self._truncate = truncate
         self._every_turn = every_turn

@@ -63,6 +63,10 @@ def test_every_form_is_played_and_scored(data: Path, model: Scripted, tmp_path: 
     sizes = found["vanilla"]["prompt_tokens_by_turn"]
     assert sizes == sorted(sizes)
     assert found["abandon"]["prompt_tokens_by_turn"][-1] < sizes[-1]
+    shares = {name: row["prefix_share"] for name, row in found.items()}
+    assert shares["vanilla"] > shares["recent-5"]
+    assert shares["vanilla"] > shares["vanilla, reminded"] > 0.5
+    assert shares["summary, fresh"] is None
     assert (out / "adherence.png").stat().st_size > 10_000
 
 

@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 from forgetless import BudgetError, Session, compact, load_policy
 from forgetless.benchmarks.stand_ins import STAND_INS
-from forgetless.registry import policy_names
+from forgetless.registry import load_dialect, policy_names
 from forgetless.sentences import sentences
+from forgetless.units import text_of
 from strategies import any_dialect
 
 POLICIES = [name for name in policy_names(models=True) if name != "full"]
@@ -43,7 +44,9 @@ def talk(*said: str, after: int = 8) -> list[dict[str, Any]]:
 def squeezed(messages: Any, policy: str, share: float = 0.2, **options: Any) -> Any:
     total = compact(messages, budget=10**9, policy="full", **options).tokens
     given = STAND_INS.get(policy, {})
-    return compact(messages, budget=int(total * share), policy=policy, instructions=cued, **given, **options)
+    return compact(
+        messages, budget=int(total * share), policy=policy, instructions=cued, remind=False, **given, **options
+    )
 
 
 @every
@@ -57,7 +60,13 @@ def test_an_instruction_stays_word_for_word_and_stands_in_the_ledger(policy: str
     (entry,) = [entry for entry in done.ledger if 2 in entry.messages]
     assert (entry.form, entry.pinned, entry.reason) == ("raw", True, "instruction")
     again = compact(
-        done.request, budget=done.budget, policy=policy, dialect=dialect, instructions=cued, **STAND_INS.get(policy, {})
+        done.request,
+        budget=done.budget,
+        policy=policy,
+        dialect=dialect,
+        instructions=cued,
+        remind=False,
+        **STAND_INS.get(policy, {}),
     )
     assert again.request == done.request
 
@@ -110,6 +119,25 @@ def test_instructions_never_make_a_request_fail() -> None:
     assert done.instructions == (rules[-1],)
 
 
+@pytest.mark.parametrize("policy", ["summary", "acon"])
+def test_where_a_summary_stands_the_ledger_says_so_also_when_an_instruction_there_has_ended(policy: str) -> None:
+    messages = [{"role": "user", "content": "Always answer in French, please."}, *talk("Forget the French.")[1:]]
+    done = squeezed(messages, policy, 0.3)
+    assert done.messages[0]["content"].startswith("[Summary of ")
+    assert (done.ledger[0].form, done.ledger[0].reason) == ("compressed", "summary")
+
+
+def test_one_in_a_message_that_only_opens_stays_when_another_opens_in_its_place() -> None:
+    messages = talk("Never shout at anybody, please.", "Always answer in French.", after=2)
+    messages += talk(after=6)[2:]
+    total = compact(messages, budget=10**9, policy="full").tokens
+    for share in (0.3, 0.4, 0.6):
+        done = compact(messages, budget=int(total * share), policy="length", pins=[5], instructions=cued)
+        sent = [m["content"] for m in done.messages]
+        assert done.instructions == ("Never shout at anybody, please.", "Always answer in French.")
+        assert all(words in sent for words in done.instructions)
+
+
 @dialects
 def test_in_a_session_it_is_in_every_request_until_it_is_taken_back(dialect: str) -> None:
     rule = "From now on never send a message yourself."
@@ -144,13 +172,19 @@ def test_whatever_is_recognised_every_promise_holds(policy: str, case: Any, shar
     budget = max(1, int(total * share))
     options = STAND_INS.get(policy, {})
     try:
-        done = compact(messages, budget=budget, policy=policy, dialect=dialect, instructions=cued, **options)
+        done = compact(
+            messages, budget=budget, policy=policy, dialect=dialect, instructions=cued, remind=False, **options
+        )
     except BudgetError:
         with pytest.raises(BudgetError):
             compact(messages, budget=budget, policy=policy, dialect=dialect, **options)
         return
     assert done.tokens <= budget
     assert [entry.unit for entry in done.ledger] == list(range(len(done.ledger)))
+    sent = [text_of(part) for m in load_dialect(dialect).parse(done.request).messages for part in m.parts]
+    assert all(any(words in text for text in sent) for words in done.instructions)
     if load_policy(policy, **options).lazy:
-        again = compact(done.request, budget=budget, policy=policy, dialect=dialect, instructions=cued, **options)
+        again = compact(
+            done.request, budget=budget, policy=policy, dialect=dialect, instructions=cued, remind=False, **options
+        )
         assert again.request == done.request

@@ -94,6 +94,16 @@ def test_a_picture_can_be_the_question() -> None:
     assert RULE in words["text"]
 
 
+def test_a_cache_mark_stays_where_it_can_be_read_again() -> None:
+    mark = {"type": "text", "text": "Well?", "cache_control": {"type": "ephemeral"}}
+    said = [*talk(RULE)[:-1], {"role": "user", "content": [mark]}]
+    done = compact(said, budget=10**6, policy="full", dialect="anthropic", instructions=cued, remind=True)
+    question, words = done.messages[-1]["content"]
+    assert question == mark
+    assert RULE in words["text"]
+    assert "cache_control" not in words
+
+
 @dialects
 def test_a_session_says_them_beside_each_newest_question_alone(dialect: str) -> None:
     session = Session(budget=900, policy="fifo", dialect=dialect, instructions=cued, remind=True)
@@ -152,3 +162,12 @@ def test_any_history_takes_them(history: tuple[str, dict[str, Any]], share: int)
         assert done.request == plain.request
     session = Session(budget=budget, policy="fifo", dialect=dialect, instructions=cued, remind=True)
     assert session.prepare(body).request == session.prepare(body).request
+
+
+@pytest.mark.parametrize("policy", ["rea", "fifo"])
+def test_only_rea_says_them_again_unasked(policy: str) -> None:
+    said = talk(RULE)
+    done = compact(said, budget=10**6, policy=policy, instructions=cued)
+    session = Session(budget=10**6, policy=policy, instructions=cued).prepare(said)
+    for made in (done, session):
+        assert (RULE in made.messages[-1]["content"]) == (policy == "rea")

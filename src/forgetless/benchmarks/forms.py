@@ -27,7 +27,7 @@ from forgetless.policies.recent import Recent
 from forgetless.registry import load_policy
 from forgetless.text import bm25
 
-__all__ = ["FORMS", "Form", "Messages", "Place", "Scene", "form"]
+__all__ = ["FORMS", "Form", "Messages", "Place", "Scene", "Summarised", "form"]
 
 Messages: TypeAlias = list[dict[str, Any]]
 Place: TypeAlias = Literal["none", "kept", "system", "question", "paper"]
@@ -120,14 +120,21 @@ def _whole_turns(messages: Messages) -> Messages:
 
 
 @dataclass
-class _Summary:
-    """A model's summary in place of all that came before: written afresh each time, or rolling."""
+class Summarised:
+    """A model's summary in place of all that came before: written afresh each time, or rolling.
+
+    Attributes:
+        model: writes it.
+        rolling: of the summary before and the last turn, instead of all that was said.
+        written: summaries so far, by what they are of.
+    """
 
     model: Model
     rolling: bool
     written: dict[str, str] = field(default_factory=dict)
 
     def __call__(self, messages: Messages) -> Messages:
+        """The summary and the question, in one message."""
         *before, question = messages
         text = self._of(before)
         said = f"Summary of the conversation so far: {text}\n\n{question['content']}"
@@ -156,8 +163,8 @@ FORMS: Mapping[str, Callable[[Scene], Form]] = MappingProxyType(
         "vanilla, reminded": lambda s: _Placed(load_policy("full"), s.learned, "question"),
         "recent-5": lambda _: _Placed(Recent(PAIRS, eager=True)),
         "bm25-5": lambda _: _pairs,
-        "summary, rolling": lambda s: _Summary(s.model, rolling=True),
-        "summary, fresh": lambda s: _Summary(s.model, rolling=False),
+        "summary, rolling": lambda s: Summarised(s.model, rolling=True),
+        "summary, fresh": lambda s: Summarised(s.model, rolling=False),
         "rea": lambda s: _Placed(rea(), s.learned, "question"),
         "rea, kept in place": lambda s: _Placed(rea(), s.learned, "kept"),
         "rea, system": lambda s: _Placed(rea(), s.learned, "system"),

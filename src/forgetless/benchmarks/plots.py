@@ -19,6 +19,7 @@ __all__ = [
     "proxy_plot",
     "replay_plot",
     "retention_plot",
+    "training_plot",
 ]
 
 
@@ -231,6 +232,36 @@ def adherence_plot(summary: Mapping[str, Any], path: Path) -> None:
         panel.grid(alpha=0.3)
     names = panels[0].get_legend_handles_labels()
     figure.legend(*names, loc="outside lower center", ncols=5, fontsize="small")
+    figure.savefig(path, dpi=100)
+
+
+def training_plot(summary: Mapping[str, Any], path: Path) -> None:
+    """Success, what the memory does, input tokens and the gate, update by update.
+
+    Args:
+        summary: of `forgetless train ccm`.
+        path: the PNG file to write.
+
+    Raises:
+        MissingExtra: matplotlib is not installed.
+    """
+    figure = canvas()
+    figure.set_size_inches(11, 8)
+    updates = summary["updates"]
+    groups = (
+        ("success", {"success": "sampled", "held_out_success": "held out", "reward": "reward"}),
+        ("share of turns", {"wrote": "memory changed", "broken": "no memory block", "invalid": "no action"}),
+        ("tokens", {"input_tokens": "input of an episode"}),
+        ("distillation", {"gate": "mean gate", "gate_open": "gate above 0.5", "lead": "teacher's lead (nats)"}),
+    )
+    for panel, (label, keys) in zip(figure.subplots(2, 2).flat, groups, strict=True):
+        for key, name in keys.items():
+            points = [(line["update"], line[key]) for line in updates if key in line]
+            if points:
+                panel.plot(*zip(*points, strict=True), marker="o" if "held" in key else "", label=name)
+        panel.set(xlabel="update", ylabel=label)
+        panel.grid(alpha=0.3)
+        panel.legend(fontsize="small")
     figure.savefig(path, dpi=100)
 
 

@@ -34,7 +34,7 @@ def compact_file(
     dialect: Literal["auto", "chat", "responses", "anthropic"] = "auto",
     truncate: Annotated[bool, Parameter(negative="")] = False,
     instructions: str = RECOGNISER,
-    remind: Annotated[bool, Parameter(negative="")] = False,
+    remind: bool | None = None,
     pin: Annotated[tuple[int, ...], Parameter(negative="")] = (),
     option: Annotated[tuple[str, ...], Parameter(negative="")] = (),
     tokenizer: str | None = None,
@@ -55,7 +55,8 @@ def compact_file(
         truncate: where what must stay is over the budget, cut inside its longest user texts and tool results.
         instructions: what recognises the user's standing instructions, which then stay word for word: learned, rules,
             or none.
-        remind: say them again beside the newest question, in place of keeping them where they were given.
+        remind: say them again beside the newest question, in place of keeping them where they were given; by default
+            only the policy rea does.
         pin: index of a message that must stay; may be given more than once.
         option: NAME=VALUE, an option of the policy, such as turns=3; may be given more than once.
         tokenizer: a tokenizer.json or .tiktoken file to count exactly with.

@@ -52,7 +52,8 @@ def serve(
 
     Args:
         upstream: the provider's base address, or `embedded` for the small model in this process.
-        policy: what decides what stays; by default lre, or with --every-turn relevance.
+        policy: what decides what stays; by default lre, or with --every-turn relevance. With ccm the model writes a
+            memory of its own at every turn, which takes the history's place.
         scorer: weights for the policy, as `forgetless train` makes them. When the file is replaced, the conversations
             that begin from then on use the new ones.
         option: NAME=VALUE, an option of the policy; may be repeated.
@@ -69,7 +70,7 @@ def serve(
         instructions: what recognises the user's standing instructions, which then stay word for word: learned, rules,
             or none.
         remind: say them again beside the newest question of each request, in place of keeping them where they were
-            given.
+            given; by default only the policy rea does.
         truncate: cut inside long texts where what must stay is over the budget.
         every_turn: choose anew for every request over the budget: finds what the newest question needs, and loses
             the provider's prompt cache.

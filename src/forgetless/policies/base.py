@@ -28,6 +28,7 @@ __all__ = [
     "held",
     "last_user",
     "opener",
+    "reminds",
     "whole",
 ]
 
@@ -105,6 +106,11 @@ class Policy(Protocol):
         Raises:
             BudgetError: what must stay does not fit.
         """
+
+
+def reminds(policy: Policy, wanted: bool | None) -> bool:
+    """Whether standing instructions are said again beside the question: as is wanted, or else as the policy does."""
+    return bool(getattr(policy, "reminds", False)) if wanted is None else wanted
 
 
 class Scorer(Protocol):

@@ -105,11 +105,8 @@ def _replied(units: Sequence[Unit], given: int, question: int) -> bool:
 
 def _said(message: Message, instructions: Sequence[str]) -> Message:
     words = f"{HEAD}{' '.join(text.strip() for text in instructions)})"
-    at = next((n for n in reversed(range(len(message.parts))) if type(message.parts[n]) is Text), None)
-    if at is None:
-        return replace(message, parts=(*message.parts, Text(words)))
-    part = message.parts[at]
-    assert type(part) is Text
-    return replace(
-        message, parts=(*message.parts[:at], replace(part, text=f"{part.text}\n\n{words}"), *message.parts[at + 1 :])
-    )
+    match message.parts:
+        case [Text(text=text, wire=None) as part]:
+            return replace(message, parts=(replace(part, text=f"{text}\n\n{words}"),))
+        case parts:  # a part of its own leaves the question as it is, and any cache mark in it good
+            return replace(message, parts=(*parts, Text(words)))

@@ -17,7 +17,7 @@ import numpy as np
 from cyclopts import Parameter
 
 from forgetless.benchmarks.constraints import follows
-from forgetless.benchmarks.forms import FORMS, Form, Messages, Scene, form
+from forgetless.benchmarks.forms import FORMS, Form, Messages, Scene, Summarised, form
 from forgetless.benchmarks.metrics import estimate
 from forgetless.benchmarks.peak import peak_mib
 from forgetless.benchmarks.plots import adherence_plot, draw
@@ -88,6 +88,8 @@ def adherence(
         with resume_run(out, BENCHMARK, **config) as run:
             records = [*run.before, *_play_all(run, chosen, forms, asked, new_tokens)]
             summary = {"model": asked.name, "new_tokens": new_tokens, **summarise(records, seed)}
+            for row in summary["rows"]:
+                row["prefix_share"] = prefix_share(chosen, forms.get(row["policy"]), records, row["policy"])
             run.finish(summary)
     finally:
         asked.close()
@@ -189,6 +191,38 @@ def summarise(records: Sequence[Mapping[str, Any]], seed: int) -> dict[str, Any]
     return {"rows": rows, "not_run": NOT_RUN}
 
 
+def prefix_share(
+    dialogues: Sequence[Recollection], shown: Form | None, records: Sequence[Mapping[str, Any]], name: str
+) -> float | None:
+    """How much of a prompt begins as the prompt before it, in characters: what a prompt cache can read.
+
+    The prompts are made again from the replies; None for a form that has a model write them, or is not at hand.
+    """
+    if shown is None or isinstance(shown, Summarised):
+        return None
+    same = total = 0
+    for dialogue in dialogues:
+        own = (record for record in records if (record["policy"], record["dialogue"]) == (name, dialogue.id))
+        replies = [record["reply"] for record in sorted(own, key=lambda record: record["turn"])]
+        before = ""
+        for prompt in prompts(dialogue, shown, replies):
+            now = "".join(f"\n{message['role']}: {message['content']}" for message in prompt)
+            if before:
+                same += next((at for at, (a, b) in enumerate(zip(before, now, strict=False)) if a != b), len(before))
+                total += len(now)
+            before = now
+    return round(same / total, 4) if total else None
+
+
+def prompts(dialogue: Recollection, shown: Form, replies: Sequence[str]) -> Iterator[Messages]:
+    """What a model was shown at each turn that it has replied to."""
+    messages: Messages = [_said("user", dialogue.instruction), _said("assistant", dialogue.reply)]
+    for question, reply in zip(dialogue.questions, replies, strict=False):
+        messages.append(_said("user", question))
+        yield shown(list(messages))
+        messages.append(_said("assistant", reply))
+
+
 def _mean(records: Sequence[Mapping[str, Any]], key: str) -> float | None:
     found = [record[key] for record in records if record[key] is not None]
     return round(float(np.mean(found)), 2) if found else None
@@ -199,7 +233,7 @@ def _print(summary: Mapping[str, Any], *, stderr: bool) -> None:
     from rich.table import Table
 
     stream = sys.stderr if stderr else sys.stdout
-    grid = Table("policy", "IAR", "95 %", "first three", "last three", "prompt tokens", "last", "s a turn")
+    grid = Table("policy", "IAR", "95 %", "first three", "last three", "prompt tokens", "last", "cached", "s a turn")
     grid.title = f"{summary['model']}, replies of at most {summary['new_tokens']} tokens"
     for row in summary["rows"]:
         by, sizes = row["iar_by_turn"], row["prompt_tokens_by_turn"]
@@ -211,6 +245,7 @@ def _print(summary: Mapping[str, Any], *, stderr: bool) -> None:
             f"{np.mean(by[-3:]):.2f}",
             f"{row['prompt_tokens']:,.0f}" if row["prompt_tokens"] is not None else "-",
             f"{sizes[-1]:,.0f}" if sizes[-1] is not None else "-",
+            f"{row['prefix_share']:.0%}" if row["prefix_share"] is not None else "-",
             f"{row['seconds']:.1f}",
         )
     Console(file=stream, width=None if stream.isatty() else 120).print(grid)

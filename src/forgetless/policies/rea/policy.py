@@ -1,44 +1,35 @@
 """The policy `rea`, with text in place of latent memory: works with any chat endpoint (REA, "Episodic Memory").
 
-What users say stays as it is. Each reply enters raw, compressed to some of its sentences, or not at all, by how
-similar it is to the newest question: below one threshold, between two, above the other. It is eager: it chooses at
-every call. Where what it would keep is over the budget, the least similar replies give way first, user words last.
+What users say stays as it is. Each reply enters raw, compressed, or not at all, by how similar it is to the newest
+question: below one threshold, between two, above the other. It is eager: it chooses at every call. Where what it would
+keep is over the budget, replies that are not near give way first, then user words that are not.
 """
 
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import cache
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import ClassVar, Literal, TypeAlias
 
 from forgetless.errors import ConfigError
-from forgetless.messages import Message, Part, Result, Text
-from forgetless.policies.base import Context, assemble, capacity, floor, last_user
-from forgetless.policies.rea.extract import extract
+from forgetless.models.base import Model
+from forgetless.models.load import load_model
+from forgetless.policies.base import Context, assemble, capacity, floor, last_user, opener
+from forgetless.policies.rea.extract import Extracts, shortened
+from forgetless.policies.rea.pointing import pointed
+from forgetless.policies.rea.rewrite import FAILED, Rewrites
 from forgetless.policies.rea.similarity import Similarity, similarity
-from forgetless.text import words
 from forgetless.tokens import Counter, for_model
 from forgetless.units import Unit
 
-__all__ = ["Rea", "Replies", "rea", "thresholds"]
+__all__ = ["Rea", "Replies", "calibrated", "rea"]
 
 Replies: TypeAlias = Literal["bands", "paper", "preserve", "abandon"]
 
 REASON = "sentences"
-
-FEW = 6
-"""Words of a question that may be all about what was said last."""
-
-_BACK = re.compile(
-    r"\b(?:it|them|they|these|those|that|this|the (?:first|second|third|last|other|next|previous|above)|one|ones|again|"
-    r"continue|more|sie|diese[rsn]?|davon|nochmal|weiter|eso|esos|esas|ellos|lo|los|las|anterior|cela|ceux|celles|"
-    r"ça|encore|précédent\w*)\b|那|这|這|它|上面|刚才|それ|これ|その|上の|続け",
-    re.IGNORECASE,
-)
 
 
 @dataclass(frozen=True)
@@ -49,106 +40,136 @@ class Rea:
         near: how similar a reply is to the question.
         low: below it a reply is left out.
         high: above it a reply stays raw; what lies between, both ends included, is compressed.
-        replies: `bands` by the thresholds, with the last turn never left out, and raw where the question points back
-            to it; `paper` by the thresholds alone; `preserve` keeps all replies, `abandon` none (REA, Table 5).
+        replies: `bands` by the thresholds, with the last turn never left out, and raw what the question points back
+            to; `paper` by the thresholds alone; `preserve` keeps all replies, `abandon` none (REA, Table 5).
+        rewrites: compresses by a model; without, some of the sentences stay.
         counter: counts what is compressed.
+        extracts: takes sentences.
     """
 
     near: Similarity
     low: float
     high: float
     replies: Replies = "bands"
+    rewrites: Rewrites | None = None
     counter: Counter = field(default_factory=for_model)
+    extracts: Extracts = field(default_factory=Extracts, repr=False, compare=False)
     lazy: ClassVar[bool] = False
+    reminds: ClassVar[bool] = True
 
     def __call__(self, units: Sequence[Unit], budget: int, query: Unit | None = None) -> Context:
         """The context for a question: by default the newest user message."""
         pinned = floor(units)
         left = capacity(units, pinned, budget)
         asked = query or last_user(units)
-        free = [unit for unit in units if unit.index not in pinned]
-        said = [unit for unit in free if unit.kind in ("assistant", "step")]
-        near = dict(zip((unit.index for unit in said), self._near(said, asked), strict=True))
-        forms = {unit.index: self._form(near[unit.index], unit, units, asked) for unit in said}
-        forms |= {unit.index: "raw" for unit in free if unit.index not in forms}
-        stand = self._fit(free, forms, near, left)
+        free = {unit.index: unit for unit in units if unit.index not in pinned}
+        near = self._near([unit for unit in free.values() if unit.kind != "user"], asked)
+        meant = pointed(units, asked, self.near) if asked is not None and self.replies == "bands" else frozenset()
+        last = next((u.index for u in reversed(units[: asked.index]) if u.kind == "user"), 0) if asked else 0
+        forms = dict.fromkeys(free, "raw")
+        for index in near.keys() - meant:
+            forms[index] = self._form(near[index], last=last < index)
+        stand = {index: unit for index, unit in free.items() if forms[index] != "omitted"}
+        shorter = {index for index in stand if forms[index] == "compressed"}
+        stand |= {index: shortened(free[index], self.counter, self.extracts) for index in shorter}
+        if (over := sum(unit.tokens for unit in stand.values()) - left) > 0:
+            near |= self._near([unit for unit in free.values() if unit.kind == "user"], asked)
+            for group in self._order(free, near, meant):
+                over = self._give_way(stand, shorter, group, over)
+            _open(units, pinned, stand, -over)
+        kept = {index: "user" if unit.kind == "user" else "similar" for index, unit in stand.items()}
+        kept |= self._rewrite(units, stand, sorted(shorter.intersection(stand)), left)
         changed = {index: unit for index, unit in stand.items() if unit is not units[index]}
-        kept = {index: REASON if index in changed else "similar" if index in near else "user" for index in stand}
         return assemble(
             units, {**pinned, **kept}, budget, pinned=pinned, scores=near, changed=changed, dropped="dissimilar"
         )
 
-    def _near(self, said: Sequence[Unit], asked: Unit | None) -> list[float]:
+    def _near(self, said: Sequence[Unit], asked: Unit | None) -> dict[int, float]:
+        """How near units are to a question, by their index."""
         if asked is None or not said:
-            return [0.0] * len(said)
-        return self.near([unit.text for unit in said], asked.text)
+            return dict.fromkeys((unit.index for unit in said), 0.0)
+        return dict(zip((u.index for u in said), self.near([u.text for u in said], asked.text), strict=True))
 
-    def _form(self, near: float, unit: Unit, units: Sequence[Unit], asked: Unit | None) -> str:
-        """What a reply would be without a budget."""
+    def _form(self, near: float, *, last: bool) -> str:
+        """What a reply would be without a budget; `last` says that it belongs to the turn before the question."""
         if self.replies in ("preserve", "abandon"):
             return "raw" if self.replies == "preserve" else "omitted"
-        form = "raw" if near > self.high else "omitted" if near < self.low else "compressed"
-        if self.replies == "bands" and asked is not None and _last_turn(unit, units, asked):
-            return "raw" if _points_back(asked.text) else form.replace("omitted", "compressed")
-        return form
+        if near > self.high:
+            return "raw"
+        return "compressed" if near >= self.low or (last and self.replies == "bands") else "omitted"
 
-    def _compressed(self, unit: Unit) -> Unit:
-        """A reply with some of its sentences, calls and all else as they are; itself where that saves nothing."""
-        messages = tuple(self._short(message) for message in unit.messages)
-        tokens = sum(map(self.counter.message, messages))
-        return replace(unit, messages=messages, tokens=tokens) if tokens < unit.tokens else unit
+    def _order(
+        self, free: Mapping[int, Unit], near: Mapping[int, float], meant: Collection[int]
+    ) -> Iterator[list[int]]:
+        """Groups of units that give way one after the other, each the least similar first.
 
-    def _short(self, message: Message) -> Message:
-        def short(part: Part) -> Part:
-            if type(part) is Text:
-                return replace(part, text=extract(part.text, self.counter.text))
-            if type(part) is Result and not part.fixed:
-                inner = (
-                    replace(p, text=extract(p.text, self.counter.text)) if type(p) is Text else p for p in part.content
-                )
-                return replace(part, content=tuple(inner))
-            return part
+        Replies that are not near, user words that are not, what is near, and last what the question points back to.
+        User words are as near as what answers them.
+        """
+        worth = {index: (index in meant, score) for index, score in near.items()}
+        said = -1
+        for index in sorted(near):
+            if free[index].kind == "user":
+                said = index
+            elif said >= 0:
+                worth[said] = max(worth[said], worth[index])
+        words = {index for index in near if free[index].kind == "user"}
+        ranked = sorted(near, key=lambda index: (worth[index], index in words, index))
+        far = [index for index in ranked if worth[index] <= (False, self.high)]
+        yield [index for index in far if index not in words]
+        yield [index for index in far if index in words]
+        yield [index for index in ranked if (False, self.high) < worth[index] < (True, 0.0)]
+        yield [index for index in ranked if worth[index] >= (True, 0.0)]
 
-        return replace(message, parts=tuple(map(short, message.parts)))
+    def _give_way(self, stand: dict[int, Unit], shorter: set[int], group: Sequence[int], over: int) -> int:
+        """Compress the replies of a group, then leave units of it out, while tokens are over; says how many still are.
 
-    def _fit(
-        self, free: Sequence[Unit], forms: Mapping[int, str], near: Mapping[int, float], left: int
-    ) -> dict[int, Unit]:
-        """What stands for each unit, within the room: the least similar replies give way first, then old words."""
-        whole = {unit.index: unit for unit in free}
-        stand = {
-            index: self._compressed(whole[index]) if form == "compressed" else whole[index]
-            for index, form in forms.items()
-            if form != "omitted"
-        }
-        total = sum(unit.tokens for unit in stand.values())
-        replies = sorted((index for index in stand if index in near), key=lambda index: (near[index], index))
-        for index in replies:
-            if total <= left:
-                return stand
-            total -= stand[index].tokens
-            stand[index] = self._compressed(whole[index])
-            total += stand[index].tokens
-        for index in [*replies, *sorted(stand.keys() - near.keys())]:
-            if total <= left:
-                break
-            total -= stand.pop(index).tokens
-        return stand
+        What is compressed here is so by sentences, which costs little to find out.
+        """
+        for index in group:
+            if over > 0 and index in stand and index not in shorter and stand[index].kind != "user":
+                shorter.add(index)
+                short = shortened(stand[index], self.counter, self.extracts)
+                over -= stand[index].tokens - short.tokens
+                stand[index] = short
+        for index in group:
+            if over > 0 and index in stand:
+                over -= stand.pop(index).tokens
+        return over
+
+    def _rewrite(
+        self, units: Sequence[Unit], stand: dict[int, Unit], shorter: Sequence[int], left: int
+    ) -> dict[int, str]:
+        """Put what a model wrote in the place of replies that are compressed, within the room: unit index -> reason."""
+        reasons = {index: REASON for index in shorter if stand[index] is not units[index]}
+        if self.rewrites is None:
+            return reasons
+        left -= sum(unit.tokens for unit in stand.values())
+        for at, index in enumerate(shorter):
+            made, reason = self.rewrites(units[index], self.counter)
+            if reason:
+                reasons[index] = reason
+            if reason == FAILED:  # it would fail for each of the others too
+                return reasons | dict.fromkeys(shorter[at:], FAILED)
+            if made is not None and made.tokens - stand[index].tokens > left:
+                reasons[index] = "rewrite_no_room"
+            elif made is not None:
+                left -= made.tokens - stand[index].tokens
+                stand[index] = made
+        return reasons
 
 
-def _last_turn(unit: Unit, units: Sequence[Unit], asked: Unit) -> bool:
-    """Whether a unit belongs to the turn before the question."""
-    before = next((u.index for u in reversed(units[: asked.index]) if u.kind == "user"), -1)
-    return before < unit.index < asked.index
-
-
-def _points_back(question: str) -> bool:
-    """Whether a question is short and speaks of something that it does not name."""
-    return len(words(question)) <= FEW * 2 and bool(_BACK.search(question))
+def _open(units: Sequence[Unit], pinned: Mapping[int, str], stand: dict[int, Unit], left: int) -> None:
+    """Have a user message open the context: the one before what stands first where it fits, else that goes."""
+    while (first := opener(units, {**pinned, **dict.fromkeys(stand, "")})) is not None:
+        if first.tokens <= left:
+            stand[first.index] = first
+            return
+        left += stand.pop(min(stand)).tokens
 
 
 @cache
-def thresholds() -> dict[str, list[float]]:
+def calibrated() -> dict[str, list[float]]:
     """The low and the high threshold of each similarity, as `forgetless train rea-thresholds` found them."""
     found: dict[str, list[float]] = json.loads(Path(__file__).with_name("thresholds.json").read_text("utf-8"))["near"]
     return found
@@ -156,29 +177,53 @@ def thresholds() -> dict[str, list[float]]:
 
 def rea(
     near: str | Similarity = "bm25",
-    low: float | None = None,
-    high: float | None = None,
+    thresholds: Sequence[float] | None = None,
     replies: Replies = "bands",
+    compress: str | Model = "sentences",
     counter: Counter | None = None,
 ) -> Rea:
     """The policy `rea`.
 
     Args:
         near: `bm25`, `dense` (all-MiniLM-L6-v2), or a similarity.
-        low: below this similarity a reply is left out; by default calibrated for the similarity.
-        high: above this similarity a reply stays as it is; by default the same.
+        thresholds: two similarities: below the first a reply is left out, above the second it stays as it is. By
+            default calibrated for the similarity.
         replies: `bands`, `paper`, `preserve` or `abandon`: see `Rea`.
+        compress: `sentences`; or a model that shortens replies: `embedded`, the path of a `.gguf` file, the address of
+            an OpenAI-compatible server with `#` and the model's name at its end, or a model.
         counter: counts what is compressed.
 
     Raises:
         ConfigError: an option is wrong.
-        MissingExtra: what a similarity needs is not installed.
+        MissingExtra: what a similarity or a model needs is not installed.
     """
     if replies not in ("bands", "paper", "preserve", "abandon"):
         raise ConfigError(f"replies must be bands, paper, preserve or abandon, not {replies!r}")
     made = similarity(near)
-    known = thresholds().get(made.name, [None, None])
-    low, high = (known[0] if low is None else low), (known[1] if high is None else high)
-    if low is None or high is None or not 0 <= low <= high:
-        raise ConfigError(f"the thresholds must be numbers with 0 <= low <= high, not {low!r} and {high!r}")
-    return Rea(made, low, high, replies, counter or for_model())
+    low, high = _checked(calibrated().get(made.name) if thresholds is None else thresholds, made.name)
+    if compress == "sentences":
+        rewrites = None
+    elif isinstance(compress, str):
+        rewrites = Rewrites(_loaded(*compress.partition("#")[::2]))
+    else:
+        rewrites = Rewrites(compress)
+    return Rea(made, low, high, replies, rewrites, counter or for_model())
+
+
+def _checked(pair: Sequence[float] | None, name: str) -> tuple[float, float]:
+    """Two thresholds that make sense.
+
+    Raises:
+        ConfigError: they are none.
+    """
+    if pair is None:
+        raise ConfigError(f"the similarity {name!r} is not calibrated: give thresholds=[LOW, HIGH]")
+    numbers = isinstance(pair, Sequence) and all(isinstance(one, int | float) for one in pair)
+    if not numbers or len(pair) != 2 or not 0 <= pair[0] <= pair[1]:
+        raise ConfigError(f"thresholds must be two numbers from 0, the lower one first, not {pair!r}")
+    return pair[0], pair[1]
+
+
+@lru_cache(4)  # one model for all sessions of a process
+def _loaded(spec: str, name: str) -> Model:
+    return load_model(spec, name or None)

@@ -1,0 +1,271 @@
+"""Training an agent to rewrite its memory: GRPO with full-history distillation (CCM, section 4.1), read top to bottom.
+
+A run is a folder: config.json, metrics.jsonl (a line an update), checkpoint.pt, and the model at the end. It goes on
+from its checkpoint and gives the same numbers then. What is simpler than the paper: one process, on the CPU as it is
+here; one step of the optimiser for each batch of episodes; the reward is the share of an episode's questions that were
+answered rightly.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from statistics import fmean
+from time import perf_counter
+from typing import Any
+
+import torch
+
+from forgetless.environments.base import Environment
+from forgetless.training.actor import Actor, Tokenizer, padded
+from forgetless.training.demonstrations import Demonstration
+from forgetless.training.grpo import Batch, Terms, advantages, objective
+from forgetless.training.rollouts import Played, Turn, play
+
+__all__ = ["Settings", "Worlds", "evaluate", "imitate", "train"]
+
+Worlds = Callable[[], Environment]
+
+TRAINING_SEEDS = 10_000
+"""Episodes from here on are trained on; those before are held out."""
+
+ROWS = 32
+"""Samples at once; a mini-batch's gradient is the sum of them."""
+
+NORM = 1.0
+"""Most of a gradient's length."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """A run.
+
+    Attributes:
+        updates: steps of the optimiser.
+        groups: episodes' beginnings in a batch.
+        episodes: played from each of them.
+        turns: most of an episode.
+        reply: most tokens of a turn.
+        temperature: of sampling, and of all log probabilities.
+        rate: of learning (AdamW).
+        terms: the objective's weights.
+        evaluate: updates between measurements on held-out episodes; 0 for the last alone.
+        held_out: episodes of a measurement.
+        keep: updates between checkpoints.
+        seed: of all that is drawn.
+    """
+
+    updates: int = 60
+    groups: int = 4
+    episodes: int = 8
+    turns: int = 12
+    reply: int = 40
+    temperature: float = 1.0
+    rate: float = 3e-4
+    terms: Terms = field(default_factory=Terms)
+    evaluate: int = 10
+    held_out: int = 64
+    keep: int = 5
+    seed: int = 0
+
+
+def train(actor: Actor, worlds: Worlds, settings: Settings, out: Path) -> Iterator[dict[str, Any]]:
+    """Train, and give the figures of each update; first those of earlier updates where a broken run goes on.
+
+    Args:
+        actor: with the weights to begin from.
+        worlds: makes an environment.
+        settings: of the run.
+        out: its folder. A run with other settings that is there is begun anew.
+    """
+    out.mkdir(parents=True, exist_ok=True)
+    run = _Run(actor, worlds, settings, out)
+    begun = run.resume()
+    yield from begun
+    with (out / "metrics.jsonl").open("w", encoding="utf-8") as log:
+        for line in begun:
+            log.write(json.dumps(line) + "\n")
+        for update in range(len(begun), settings.updates):
+            started = perf_counter()
+            figures = run.update(update)
+            last = update + 1 == settings.updates
+            if last or (settings.evaluate and (update + 1) % settings.evaluate == 0):
+                figures |= {f"held_out_{key}": value for key, value in evaluate(actor, worlds, settings).items()}
+            figures = {"update": update + 1, **figures, "seconds": round(perf_counter() - started, 3)}
+            log.write(json.dumps(figures) + "\n")
+            log.flush()
+            if last or (update + 1) % settings.keep == 0:
+                run.keep(update + 1)
+            yield figures
+
+
+def evaluate(actor: Actor, worlds: Worlds, settings: Settings) -> dict[str, float]:
+    """Success and reward on held-out episodes, likeliest tokens."""
+    played = play(
+        actor,
+        worlds,
+        range(settings.held_out),
+        turns=settings.turns,
+        most=settings.reply,
+        temperature=0.0,
+        chance=torch.Generator(),
+    )
+    return _told(played)
+
+
+def _batch(
+    actor: Actor, part: Sequence[tuple[Turn, float]], settings: Settings, generated: int, action: int
+) -> tuple[Batch, Any]:
+    """Some samples of a mini-batch, and their log probabilities now."""
+    turns = [turn for turn, _ in part]
+    rows = [turn.prompt + turn.reply for turn in turns]
+    logps = actor.logps(rows, settings.temperature)
+    shape = logps.shape
+    old, said, acted = (torch.zeros(shape) for _ in range(3))
+    for at, turn in enumerate(turns):
+        begin, end = len(turn.prompt), len(turn.prompt) + len(turn.reply)
+        old[at, begin:end] = torch.tensor(turn.old)
+        said[at, begin:end] = 1
+        acted[at, begin + turn.action : end] = 1
+    reference = teacher = None
+    with actor.first() as first:
+        if settings.terms.kl:
+            reference = actor.logps(rows, settings.temperature, first)
+        if settings.terms.distill:
+            teacher = _teacher(actor, turns, settings, shape, first)
+    gain = torch.tensor([gain for _, gain in part])
+    return Batch(old, reference, teacher, gain, said, acted, generated, action), logps
+
+
+def _teacher(actor: Actor, turns: Sequence[Turn], settings: Settings, shape: Any, first: Any) -> Any:
+    """What the first weights think of the same action tokens after the whole history, at the student's places."""
+    found = torch.zeros(shape)
+    acted = [(at, turn) for at, turn in enumerate(turns) if turn.action < len(turn.reply)]
+    if acted:
+        rows = [turn.teacher + turn.reply[turn.action :] for _, turn in acted]
+        logps = actor.logps(rows, settings.temperature, first)
+        for (at, turn), row, line in zip(acted, rows, logps, strict=True):
+            begin = len(turn.prompt) + turn.action
+            found[at, begin : begin + len(turn.reply) - turn.action] = line[len(turn.teacher) : len(row)]
+    return found
+
+
+def _told(played: Sequence[Played]) -> dict[str, float]:
+    turns = [turn for one in played for turn in one.turns]
+    return {
+        "success": fmean(one.reward > 1 - 1e-6 for one in played),
+        "reward": fmean(one.reward for one in played),
+        "input_tokens": fmean(sum(len(turn.prompt) for turn in one.turns) for one in played),
+        "reply_tokens": fmean(len(turn.reply) for turn in turns),
+        "wrote": fmean(turn.wrote for turn in turns),
+        "broken": sum(one.broken for one in played) / len(turns),
+        "invalid": sum(one.invalid for one in played) / len(turns),
+    }
+
+
+class _Run:
+    """What changes from update to update."""
+
+    def __init__(self, actor: Actor, worlds: Worlds, settings: Settings, out: Path) -> None:
+        self.actor, self.worlds, self.settings, self.out = actor, worlds, settings, out
+        self.learning = [parameter for parameter in actor.model.parameters() if parameter.requires_grad]
+        self.optimizer = torch.optim.AdamW(self.learning, lr=settings.rate, weight_decay=0.0)
+        self.chance = torch.Generator().manual_seed(settings.seed)
+
+    def update(self, number: int) -> dict[str, float]:
+        """Play a batch of episodes and take one step."""
+        settings = self.settings
+        first = TRAINING_SEEDS + number * settings.groups
+        played = play(
+            self.actor,
+            self.worlds,
+            [seed for seed in range(first, first + settings.groups) for _ in range(settings.episodes)],
+            turns=settings.turns,
+            most=settings.reply,
+            temperature=settings.temperature,
+            chance=self.chance,
+        )
+        rewards = torch.tensor([one.reward for one in played]).view(settings.groups, settings.episodes)
+        gains = advantages(rewards).flatten().tolist()
+        samples = [(turn, gain) for one, gain in zip(played, gains, strict=True) for turn in one.turns]
+        generated = sum(len(turn.reply) for turn, _ in samples)
+        action = sum(len(turn.reply) - turn.action for turn, _ in samples)
+        self.optimizer.zero_grad()
+        figures: dict[str, float] = {}
+        for at in range(0, len(samples), ROWS):
+            batch, logps = _batch(self.actor, samples[at : at + ROWS], settings, generated, action)
+            loss, told = objective(logps, batch, settings.terms)
+            loss.backward()
+            figures = {key: figures.get(key, 0.0) + value for key, value in told.items()}
+        norm = torch.nn.utils.clip_grad_norm_(self.learning, NORM)
+        self.optimizer.step()
+        ties = float((rewards.std(-1, correction=0) == 0).float().mean())
+        return {**_told(played), "ties": ties, **figures, "norm": float(norm)}
+
+    def resume(self) -> list[dict[str, Any]]:
+        """Go on from the checkpoint of a run with these settings: the figures up to there; none where there is none."""
+        config, kept = self.out / "config.json", self.out / "checkpoint.pt"
+        now = json.loads(json.dumps(asdict(self.settings)))
+        same = config.exists() and json.loads(config.read_text("utf-8")) == now
+        if not (same and kept.exists()):
+            kept.unlink(missing_ok=True)
+            config.write_text(json.dumps(now, indent=2) + "\n", "utf-8")
+            return []
+        state = torch.load(kept, weights_only=True)
+        self.actor.model.load_state_dict(state["model"])
+        self.optimizer.load_state_dict(state["optimizer"])
+        self.chance.set_state(state["chance"])
+        lines = (self.out / "metrics.jsonl").read_text("utf-8").split("\n")
+        return [json.loads(line) for line in lines[: state["updates"]]]
+
+    def keep(self, updates: int) -> None:
+        """Write a checkpoint in the place of the one before, which stays until it is whole."""
+        state: Mapping[str, Any] = {
+            "model": self.actor.model.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
+            "chance": self.chance.get_state(),
+            "updates": updates,
+        }
+        torch.save(state, self.out / "checkpoint.new")
+        os.replace(self.out / "checkpoint.new", self.out / "checkpoint.pt")
+
+
+def imitate(
+    model: Any,
+    tokenizer: Tokenizer,
+    shown: Iterator[Demonstration],
+    *,
+    steps: int,
+    rows: int = ROWS,
+    rate: float = 1e-3,
+) -> Iterator[float]:
+    """Fit a model to demonstrations, and give each step's loss, in nats for a token of a reply.
+
+    Args:
+        model: of transformers.
+        tokenizer: its own.
+        shown: demonstrations, as many as are needed.
+        steps: of the optimiser.
+        rows: demonstrations of a step.
+        rate: of learning, which falls to a tenth in a cosine.
+    """
+    optimizer = torch.optim.AdamW(model.parameters(), lr=rate, weight_decay=0.0)
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps, rate / 10)
+    for _ in range(steps):
+        chosen = [next(shown) for _ in range(rows)]
+        prompts = [tokenizer.encode(one.prompt) for one in chosen]
+        replies = [[*tokenizer.encode(one.reply), tokenizer.end] for one in chosen]
+        tokens, mask = padded([[*one, *other] for one, other in zip(prompts, replies, strict=True)], tokenizer.end)
+        labels = torch.where(mask > 0, tokens, torch.full_like(tokens, -100))
+        for at, prompt in enumerate(prompts):
+            labels[at, : len(prompt)] = -100
+        loss = model(input_ids=tokens, attention_mask=mask, labels=labels, use_cache=False).loss
+        optimizer.zero_grad()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), NORM)
+        optimizer.step()
+        schedule.step()
+        yield float(loss.detach())
