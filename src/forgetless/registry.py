@@ -17,14 +17,19 @@ from forgetless.errors import ConfigError
 __all__ = [
     "DEFAULT",
     "DIALECTS",
+    "ENVIRONMENTS",
     "LASTING",
     "MODELS",
     "POLICIES",
     "RECOGNISER",
     "RECOGNISERS",
+    "REWRITERS",
+    "calls_model",
     "load_dialect",
+    "load_environment",
     "load_policy",
     "load_recogniser",
+    "load_rewriter",
     "policy_names",
 ]
 
@@ -48,11 +53,22 @@ POLICIES: Mapping[str, str] = MappingProxyType(
     }
 )
 
+REWRITERS: Mapping[str, str] = MappingProxyType({"ccm": "forgetless.policies.ccm.policy:ccm"})
+"""Policies whose model writes a memory of its own: one step before a model call, one after it."""
+
 DIALECTS: Mapping[str, str] = MappingProxyType(
     {
         "anthropic": "forgetless.dialects.anthropic:Anthropic",
         "chat": "forgetless.dialects.chat:Chat",
         "responses": "forgetless.dialects.responses:Responses",
+    }
+)
+
+ENVIRONMENTS: Mapping[str, str] = MappingProxyType(
+    {
+        "recall": "forgetless.environments.recall:Recall",
+        "terminal": "forgetless.environments.terminal:Terminal",
+        "webshop": "forgetless.environments.webshop.shop:Webshop",
     }
 )
 
@@ -87,6 +103,11 @@ def policy_names(*, models: bool = False) -> list[str]:
     return sorted({name for name in POLICIES if models or name not in MODELS} | set(_offered()))
 
 
+def calls_model(policy: str, options: Mapping[str, Any]) -> bool:
+    """Whether a policy calls a model with these options, for which others should not have to wait."""
+    return policy in MODELS or options.get("compress", "sentences") != "sentences" or options.get("near") == "dense"
+
+
 def load_policy(policy: Any, *, counter: Any = None, **options: Any) -> Any:
     """A policy by name; one made before is handed back.
 
@@ -106,6 +127,8 @@ def load_policy(policy: Any, *, counter: Any = None, **options: Any) -> Any:
         # What a policy writes must be counted as the request is counted.
         return replace(policy, counter=counter) if counter is not None and hasattr(policy, "counter") else policy
     target = POLICIES.get(policy) or _offered().get(policy)
+    if target is None and policy in REWRITERS:
+        raise ConfigError(f"{policy!r} needs its model's replies too: load it by load_rewriter, or use it in the proxy")
     if target is None:
         raise ConfigError(_unknown("policy", policy, policy_names(models=True)))
     factory = _resolve(target)
@@ -127,6 +150,35 @@ def load_dialect(name: str) -> Any:
     if not isinstance(name, str) or name not in DIALECTS:
         raise ConfigError(_unknown("dialect", str(name), sorted(DIALECTS)))
     return _resolve(DIALECTS[name])()
+
+
+def load_rewriter(name: str, **options: Any) -> Any:
+    """A rewriter by name.
+
+    Raises:
+        ConfigError: unknown name, or an option that the rewriter does not have.
+    """
+    return _made("rewriter", REWRITERS, name, options)
+
+
+def load_environment(name: str, **options: Any) -> Any:
+    """An environment by name.
+
+    Raises:
+        ConfigError: unknown name, or an option that the environment does not have.
+    """
+    return _made("environment", ENVIRONMENTS, name, options)
+
+
+def _made(kind: str, table: Mapping[str, str], name: str, options: Mapping[str, Any]) -> Any:
+    if name not in table:
+        raise ConfigError(_unknown(kind, name, sorted(table)))
+    factory = _resolve(table[name])
+    known = inspect.signature(factory).parameters
+    for option in options:
+        if option not in known:
+            raise ConfigError(_unknown(f"option of {kind} {name!r}:", option, list(known)))
+    return factory(**options)
 
 
 def load_recogniser(name: str) -> Any:

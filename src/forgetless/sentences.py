@@ -11,11 +11,15 @@ Span = tuple[int, int]
 """First character, end."""
 
 # A line break ends a sentence, and so do these marks: the full-width ones anywhere, the others before a blank.
-_END = re.compile(r"\n+|[。！？]+[”」』）\"']*|[.!?…]+[\"'”’»)\]]*(?=\s|$)")
-_FENCE = re.compile(r"```.*?(?:```|\Z)", re.DOTALL)
-_SHORT = re.compile(
-    r"(?:\b(?:e\.g|i\.e|etc|vs|Mr|Mrs|Ms|Dr|St|No|approx|z\.B|d\.h|bzw|usw|Nr|p\.ej|Sr|Sra)|\b\w|^\s*\d+)\.$"
+# The pattern begins with the marks themselves: the engine then skips to the next one.
+_END = re.compile(
+    r"[\n。！？.!?…](?:(?<=\n)\n*|(?<=[。！？])[。！？]*[”」』）\"']*|(?<=[.!?…])[.!?…]*[\"'”’»)\]]*(?=\s|$))"
 )
+_FENCE = re.compile(r"```.*?(?:```|\Z)", re.DOTALL)
+_SHORT = re.compile(r"(?:\b(?:e\.g|i\.e|etc|vs|Mr|Mrs|Ms|Dr|St|No|approx|z\.B|d\.h|bzw|usw|Nr|p\.ej|Sr|Sra)|\b\w)\.$")
+_NUMBERED = re.compile(r"\s*\d+\.$")
+_REACH = 8
+"""Characters of the longest abbreviation: there is no need to look through the whole sentence for one."""
 
 
 def sentences(text: str, *, code: bool = False) -> Iterator[Span]:
@@ -37,10 +41,13 @@ def sentences(text: str, *, code: bool = False) -> Iterator[Span]:
 def _prose(text: str, start: int, end: int) -> Iterator[Span]:
     at = start
     for mark in _END.finditer(text, start, end):
-        if mark[0] == "." and _SHORT.search(text, at, mark.end()):
+        stop = mark.end()
+        if mark[0] == "." and (
+            _SHORT.search(text, max(at, stop - _REACH), stop) or (not at and _NUMBERED.match(text, 0, stop))
+        ):
             continue  # an abbreviation, an initial, the number of a list
-        yield from _trimmed(text, at, mark.end())
-        at = mark.end()
+        yield from _trimmed(text, at, stop)
+        at = stop
     yield from _trimmed(text, at, end)
 
 

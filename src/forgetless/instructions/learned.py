@@ -7,13 +7,15 @@ instruction where any of its sentences does: its log odds are the log of the sum
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from importlib.resources import files
-from math import isfinite
+from itertools import chain
+from math import inf, isfinite, log
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +31,10 @@ __all__ = ["FORMAT", "Learned", "RecogniserWeights"]
 Floats = NDArray[np.float64]
 
 FORMAT = "forgetless-recogniser"
+
+SLACK = 1e-9
+"""How far sums of log odds may be off."""
+
 _AGAIN = "train new ones with `forgetless train recognizer`, or take those that this version ships"
 
 
@@ -102,6 +108,23 @@ class RecogniserWeights:
         }
 
 
+def _pooled(odds: Sequence[float]) -> float:
+    """The log of the sum of odds; minus infinity of none."""
+    return float(np.logaddexp.reduce(odds)) if odds else -inf
+
+
+class _Weights(NamedTuple):
+    """Weights as lists: of a sentence's few concepts, looking up and adding is quicker than arrays are."""
+
+    here: list[float]
+    first: list[float]
+    before: list[float]
+    after: list[float]
+    around: list[float]
+    pairs: list[list[float]]
+    steps: list[float]
+
+
 def _shipped() -> RecogniserWeights:
     text = files("forgetless.instructions").joinpath("weights.json").read_text(encoding="utf-8")
     return RecogniserWeights.loads(text, "the weights that ship")
@@ -122,54 +145,78 @@ class Learned:
     known: Lexicon = field(default_factory=lexicon, repr=False)
 
     def __post_init__(self) -> None:
-        self._arrays  # noqa: B018  # what does not match shows here, not at the first message
+        self._sums  # noqa: B018  # what does not match shows here, not at the first message
 
     def __call__(self, text: str) -> list[Span]:
         """The sentences that hold an instruction: those above the threshold, or the likeliest one."""
         seen = look(text, self.known)
-        odds = self.sentences(seen)
-        if not len(odds) or np.logaddexp.reduce(odds) <= self.weights.threshold:
+        odds = self._odds(seen)
+        most, threshold = max(odds, default=-inf), self.weights.threshold
+        # What sentences have together lies between what the likeliest has and as many times that.
+        if most <= threshold and (most + log(len(odds) or 1) < threshold - SLACK or _pooled(odds) <= threshold):
             return []
-        least = min(self.weights.threshold, odds.max())
+        least = min(threshold, most)
         return [span for span, odd in zip(seen.spans, odds, strict=True) if odd >= least]
 
     def odds(self, text: str) -> float:
         """The log odds that a message holds an instruction; minus infinity where it has no sentence."""
-        odds = self.sentences(look(text, self.known))
-        return float(np.logaddexp.reduce(odds)) if len(odds) else -np.inf
+        return _pooled(self._odds(look(text, self.known)))
 
     def sentences(self, seen: Seen) -> Floats:
         """The log odds of each sentence: [sentences]."""
-        places, pairs, steps = self._arrays
-        here = seen.places[0]
-        odds: Floats = self.weights.bias + np.einsum("psc,pc->s", seen.places, places)
-        odds += ((here @ pairs) * here).sum(axis=1)
-        odds += [sum([steps[step] for step in taken]) for taken in seen.steps]
-        # Forms alone, such as being short, say nothing of what it is about.
-        return np.where(here[:, : len(self.known.names) - len(FORMS)].any(axis=1), odds, -np.inf)
+        return np.array(self._odds(seen))
+
+    def _odds(self, seen: Seen) -> list[float]:
+        weights, last = self._sums, len(seen.here) - 1
+        many = Counter(chain.from_iterable(seen.here))
+        around = self.weights.bias + sum(map(weights.around.__getitem__, many))
+        forms = seen.total - len(FORMS)
+        odds = [-inf] * (last + 1)
+        for at, concepts in enumerate(seen.here):
+            if not concepts or concepts[0] >= forms:
+                continue  # forms alone, such as being short, say nothing of what it is about
+            odd = around + self._alone(concepts, seen.first[at], seen.steps[at])
+            odd -= sum([weights.around[concept] for concept in concepts if many[concept] == 1])
+            if at:
+                odd += sum(map(weights.before.__getitem__, seen.here[at - 1]))
+            if at < last:
+                odd += sum(map(weights.after.__getitem__, seen.here[at + 1]))
+            odds[at] = odd
+        return odds
+
+    def _alone(self, concepts: Sequence[int], first: Sequence[int], steps: Iterable[int]) -> float:
+        """What a sentence's own concepts add to its log odds."""
+        weights = self._sums
+        odds = sum(map(weights.here.__getitem__, concepts)) + sum(map(weights.first.__getitem__, first))
+        odds += sum(map(weights.steps.__getitem__, steps))
+        for at, one in enumerate(concepts):
+            odds += sum(map(weights.pairs[one].__getitem__, concepts[at:]))
+        return odds
 
     @cached_property
-    def _arrays(self) -> tuple[Floats, Floats, list[float]]:
-        """The weights by number of concept: [places, concepts], of pairs [concepts, concepts], and of steps."""
+    def _sums(self) -> _Weights:
+        """The weights by number of concept."""
         number = {name: at for at, name in enumerate(self.known.names)}
-        places, pairs = np.zeros((len(PLACES), len(number))), np.zeros((len(number), len(number)))
+        places = {place: [0.0] * len(number) for place in PLACES}
+        pairs = [[0.0] * len(number) for _ in number]
         try:
-            for at, place in enumerate(PLACES):
+            for place in PLACES:
                 for name, weight in self.weights.places[place].items():
-                    places[at, number[name]] = weight
+                    places[place][number[name]] = weight
             for names, weight in self.weights.pairs.items():
-                one, other = names.split()
-                pairs[number[one], number[other]] = weight
+                one, other = sorted(number[name] for name in names.split())
+                pairs[one][other] += weight
             number |= {"^": len(number), "$": len(number)}
             edge = number["$"]
             steps = [0.0] * (edge + 1) ** 2
             for names, weight in self.weights.steps.items():
-                one, other = names.split()
-                steps[number[one] * (edge + 1) + number[other]] = weight
+                first, second = names.split()
+                steps[number[first] * (edge + 1) + number[second]] = weight
         except (KeyError, ValueError) as error:
             raise ConfigError(
                 f"the weights {self.weights.version!r} do not fit the lexicon: {error}; {_AGAIN}"
             ) from None
-        if not all(map(isfinite, (self.weights.bias, self.weights.threshold, places.sum(), pairs.sum(), sum(steps)))):
+        numbers = chain((self.weights.bias, self.weights.threshold), *places.values(), *pairs, steps)
+        if not all(map(isfinite, numbers)):
             raise ConfigError(f"the weights {self.weights.version!r}: a number in them is not finite; {_AGAIN}")
-        return places, pairs, steps
+        return _Weights(**places, pairs=pairs, steps=steps)

@@ -1,4 +1,4 @@
-"""From what a caller names to a recogniser that judges each text once."""
+"""From what a caller names to the recogniser of a conversation, which judges each text once."""
 
 from __future__ import annotations
 
@@ -6,26 +6,27 @@ from functools import cache
 
 from forgetless.errors import ConfigError
 from forgetless.instructions.base import Recogniser, Remembering
+from forgetless.instructions.dropping import Dropping
 from forgetless.registry import load_recogniser
 
 __all__ = ["recogniser"]
 
 
-def recogniser(named: str | Recogniser | None) -> Remembering | None:
-    """A recogniser by name, made once for all that name it; or the one that is given; None for `none`.
+def recogniser(named: str | Recogniser | None) -> Dropping | None:
+    """A recogniser by name, whose judgements are shared by all that name it; or the one given; None for `none`.
 
     Raises:
         ConfigError: unknown name, or no recogniser.
     """
-    if named is None or isinstance(named, Remembering):
+    if named is None or isinstance(named, Dropping):
         return named
     if named == "none":
         return None
     if isinstance(named, str):
-        return _shared(named)
+        return Dropping(_shared(named))
     if not callable(named):
         raise ConfigError(f"{named!r} is no recogniser: it must take a text and give spans of it")
-    return Remembering(named)
+    return Dropping(named if isinstance(named, Remembering) else Remembering(named))
 
 
 @cache

@@ -12,9 +12,10 @@ QUOTATION = "\ue000"
 FILLER = "\ue001"
 """Stands for each further character of it, so that all else keeps its place."""
 
+# Each form begins with its mark and looks back behind it: the engine then skips to the next mark.
 _QUOTE = re.compile(
     r"\"[^\"\n]{1,400}\"|“[^”]{1,600}”|„[^“”\"]{1,600}[“”\"]|«[^»]{1,600}»|「[^」]{1,600}」|『[^』]{1,600}』"
-    r"|《[^》]{1,200}》|(?<!\w)'[^'\n]{1,300}'(?!\w)|(?<!\w)‘[^’\n]{1,300}’(?!\w)"
+    r"|《[^》]{1,200}》|'(?<!\w')[^'\n]{1,300}'(?!\w)|‘(?<!\w‘)[^’\n]{1,300}’(?!\w)"
 )
 
 

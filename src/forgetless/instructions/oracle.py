@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from hashlib import blake2b
+from dataclasses import dataclass, field
 
 from forgetless.instructions.base import Span
+from forgetless.instructions.noisy import Noisy
 
 __all__ = ["Oracle"]
 
 
 @dataclass(frozen=True)
 class Oracle:
-    """Finds what it was told, and errs on a share of the messages, the same ones each time.
+    """Finds what it was told, and errs on a share of the messages, as `Noisy` does.
 
     Attributes:
         known: message -> where its instructions stand; messages that are not in it hold none.
@@ -26,18 +26,15 @@ class Oracle:
     false_positives: float = 0.0
     false_negatives: float = 0.0
     seed: int = 0
+    _noisy: Noisy = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        noisy = Noisy(self._told, self.false_positives, self.false_negatives, self.seed)
+        object.__setattr__(self, "_noisy", noisy)
 
     def __call__(self, text: str) -> list[Span]:
         """The spans that are known, or the error."""
-        spans = list(self.known.get(text, ()))
-        errs = self._draw(text) < (self.false_negatives if spans else self.false_positives)
-        if not errs:
-            return spans
-        bare = text.strip()
-        start = text.find(bare)
-        return [] if spans or not bare else [(start, start + len(bare))]
+        return self._noisy(text)
 
-    def _draw(self, text: str) -> float:
-        """A number from 0 up to 1 that hangs on the message and the seed alone."""
-        mixed = blake2b(f"{self.seed} {text}".encode("utf-8", "surrogatepass"), digest_size=7).digest()
-        return int.from_bytes(mixed) / 2**56
+    def _told(self, text: str) -> Sequence[Span]:
+        return self.known.get(text, ())

@@ -19,17 +19,21 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from forgetless.errors import StoreError
+from forgetless.instructions.load import recogniser
 from forgetless.proxy.conversations import Conversations
 from forgetless.proxy.endpoint import Endpoint, Proxy
 from forgetless.proxy.incoming import caller_of, path_of
 from forgetless.proxy.journal import Journal
 from forgetless.proxy.logs import logs
+from forgetless.proxy.memories import Memories
 from forgetless.proxy.metrics import Metrics
+from forgetless.proxy.pinboard import Pinboard
 from forgetless.proxy.planning import UNLIMITED
 from forgetless.proxy.relay import Relay
 from forgetless.proxy.scorers import Scorers
 from forgetless.proxy.settings import Settings
 from forgetless.proxy.upstream import Answer, HttpUpstream, Upstream, UpstreamError
+from forgetless.registry import load_rewriter
 from forgetless.replies.faults import error_body
 from forgetless.session import Session
 from forgetless.stores.base import Store
@@ -85,7 +89,11 @@ def build(settings: Settings, *, upstream: Upstream | None = None, store: Store 
             budget = UNLIMITED
         return scorers.session(budget, target.counter, dialect)
 
-    proxy = Proxy(settings, target, kept, journal, metrics, Conversations(kept, session))
+    memories = None
+    if settings.rewrites:
+        rewriter = load_rewriter(settings.policy, **settings.options)
+        memories = Memories(rewriter, kept, metrics, shortens=settings.truncate)
+    proxy = Proxy(settings, target, kept, journal, metrics, Conversations(kept, session), memories)
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
@@ -104,6 +112,7 @@ def build(settings: Settings, *, upstream: Upstream | None = None, store: Store 
         Route("/healthz", _Health(), methods=["GET"]),
         Route("/metrics", _Figures(metrics), methods=["GET"]),
         Route("/forgetless/requests/{id}", _Ledger(kept), methods=["GET"]),
+        *Pinboard(kept, proxy.conversations, recogniser(settings.instructions)).routes(),
     ]
     for path, dialect in PATHS:
         endpoint = Endpoint(proxy, dialect)

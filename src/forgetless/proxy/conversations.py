@@ -21,8 +21,9 @@ import msgspec
 
 from forgetless.intake import Intake
 from forgetless.messages import Message
-from forgetless.policies.base import Entry
+from forgetless.policies.base import Entry, Policy
 from forgetless.proxy.bodies import encode
+from forgetless.proxy.pins import dropped, merged
 from forgetless.proxy.recall import Offer
 from forgetless.session import Session
 from forgetless.stores.base import Store
@@ -59,10 +60,11 @@ class Live:
         request: id of the last request.
         ledger: of the last request.
         state: how many evictions the session had when its state was last recorded; -1 where it has to be at once.
-        pins: keys of messages that the caller has pinned.
-        kept_pins: those of them that the store has.
+        pins: what the caller has pinned and dropped, as `forgetless.proxy.pins` writes it.
+        kept_pins: what of it the store has.
         wanted: keys of messages that a model asked back while it called other tools: they stay in the next request.
         offer: the tool that the last request offered for what it left out.
+        policy: decides about the next request in place of the session's own: a rewriter with its memory.
         budget: what the provider turned out to take, where that is less than it was thought to.
         size: bytes of the last body.
     """
@@ -82,6 +84,7 @@ class Live:
     kept_pins: set[bytes] = field(default_factory=set)
     wanted: frozenset[bytes] = frozenset()
     offer: Offer | None = None
+    policy: Policy | None = None
     budget: int | None = None
     size: int = 0
     messages: Sequence[Message] = ()
@@ -102,12 +105,18 @@ class Live:
         return taken
 
     def pinned(self, body: Mapping[str, Any]) -> list[int]:
-        """Indices of the messages of a request that are pinned."""
+        """Indices of the messages of a request that are pinned; what was dropped counts as no instruction."""
+        find = self.session._find or self.session._again
+        if find is not None:
+            find.dropped = ()
         if not (pins := self.pins | self.wanted):
             return []
         self.session.take(body)
         taken = self.update()
-        start = taken.parsed.start + leading(taken.parsed.messages)
+        first = leading(taken.parsed.messages)
+        if find is not None:
+            find.dropped = dropped(self.pins, self.keys, taken.parsed.messages[first:])
+        start = taken.parsed.start + first
         return [index for index, key in enumerate(self.keys, start) if key in pins]
 
 
@@ -223,6 +232,10 @@ class Conversations:
             await self.restore(fresh)
         return fresh
 
+    def of(self, caller: str, conversation: str) -> list[Live]:
+        """The branches of a conversation that are in memory."""
+        return [live for live in self._live.values() if (live.caller, live.id) == (caller, conversation)]
+
     async def restore(self, live: Live) -> None:
         """Go on from the last decisions in the store that hold for a conversation."""
         found = await asyncio.to_thread(self._store.state, live.caller, live.id, live.keys)
@@ -230,8 +243,8 @@ class Conversations:
         if state is not None and (state["evictions"] > live.session.evictions or live.state < 0):
             live.session.load(state)
             live.state = live.session.evictions
-        live.kept_pins |= await asyncio.to_thread(self._store.pins, live.caller, live.id)
-        live.pins |= live.kept_pins
+        stored = await asyncio.to_thread(self._store.pins, live.caller, live.id)
+        live.pins, live.kept_pins = merged(live.pins, live.kept_pins, stored), set(stored)
 
     def _use(self, live: Live, first: Any, size: int) -> None:
         """Move a session to the end of those in memory, and let the ones used longest ago go."""

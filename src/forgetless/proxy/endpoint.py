@@ -25,13 +25,15 @@ from forgetless.proxy.bodies import decode, encode
 from forgetless.proxy.conversations import Conversations, Live, leading
 from forgetless.proxy.incoming import Refused, caller_of, path_of, read_body
 from forgetless.proxy.journal import Journal
+from forgetless.proxy.memories import Memories, Screened
 from forgetless.proxy.metrics import Metrics
+from forgetless.proxy.pins import HEADERS, keep, named
 from forgetless.proxy.planning import Plan, plan, record, refused
 from forgetless.proxy.relay import Relay, unless_gone
 from forgetless.proxy.rounds import Rounds
 from forgetless.proxy.settings import Settings
 from forgetless.proxy.upstream import Answer, Upstream, UpstreamError
-from forgetless.registry import MODELS
+from forgetless.registry import calls_model
 from forgetless.replies.base import Completion
 from forgetless.replies.faults import error_body
 from forgetless.replies.overflow import overflow
@@ -57,6 +59,7 @@ class Proxy:
     journal: Journal
     metrics: Metrics
     conversations: Conversations
+    memories: Memories | None = None
 
 
 class Endpoint:
@@ -98,6 +101,7 @@ class _Exchange:
         self._caller = caller_of(self._headers, proxy.store.salt)
         self._plan: Plan | None = None
         self._rounds: Rounds | None = None
+        self._screened: Screened | None = None
         self._outcome = ""
         self._recorded = False
         self._sent = 0.0  # seconds spent before the request went on
@@ -142,6 +146,8 @@ class _Exchange:
             return None
         if value.get("previous_response_id") or value.get("conversation"):
             self._outcome = "held"  # the provider holds the history
+            if (memories := self._proxy.memories) is not None:
+                self._screened = Screened(memories, self._dialect, None)
             return None
         return value
 
@@ -153,9 +159,11 @@ class _Exchange:
             live = await proxy.conversations.find(self._caller, self._dialect, value, len(data), name)
             async with live.lock:
                 self._pin(live, value)
+                if proxy.memories is not None:
+                    await proxy.memories.before(live, value)
                 args = (self._ident, live, data, value, proxy.settings)
                 most = IN_THREAD if live.request else FIRST_IN_THREAD
-                quick = len(data) < most and proxy.settings.policy not in MODELS
+                quick = len(data) < most and not calls_model(proxy.settings.policy, proxy.settings.options)
                 self._plan = plan(*args) if quick else await asyncio.to_thread(plan, *args)
         except Refused:
             raise
@@ -178,22 +186,18 @@ class _Exchange:
     def _planned(self, made: Plan, data: bytes, value: Mapping[str, Any]) -> None:
         self._outcome = made.outcome
         self._rounds = Rounds(made, data, value) if made.offer is not None else None
+        if (memories := self._proxy.memories) is not None and made.live.policy is not None:
+            self._screened = Screened(memories, self._dialect, made.live.policy)
 
     def _pin(self, live: Live, value: Mapping[str, Any]) -> None:
-        """Pin the messages that a header names."""
-        named = self._request.headers.get("x-forgetless-pin", "")
-        if not named:
-            return
-        live.session.take(value)
-        taken = live.update()
-        try:
-            indices = {int(part) for part in named.split(",")}
-        except ValueError:
-            raise Refused(400, "bad_pin", f"x-forgetless-pin must be indices of messages, not {named!r}") from None
-        first = taken.parsed.start + leading(taken.parsed.messages)
-        if wrong := [index for index in indices if not first <= index < first + len(live.keys)]:
-            raise Refused(400, "bad_pin", f"there is no message {wrong[0]} to pin that would not stay anyway")
-        live.pins.update(live.keys[index - first] for index in indices)
+        """Pin and unpin the messages that headers name."""
+        if any(header in self._request.headers for header in HEADERS):
+            live.session.take(value)
+            taken = live.update()
+            try:
+                named(live.pins, self._request.headers, live.keys, taken.parsed.start + leading(taken.parsed.messages))
+            except ConfigError as error:
+                raise Refused(400, "bad_pin", str(error)) from None
 
     def _fault(self, kind: str, error: Exception) -> None:
         """Count a fault of ours. Its text may hold what users said: the log gets its kind and place."""
@@ -235,6 +239,8 @@ class _Exchange:
             more = await self._ask(body)
             return more, await whole(more)
 
+        if self._screened is not None and answer.status < 400:
+            return answer, self._screened.whole(reply)
         if self._rounds is None:
             return answer, reply
         try:
@@ -262,6 +268,8 @@ class _Exchange:
         budget = max(1, int(made.done.tokens * share))
         try:
             async with made.live.lock:
+                if self._proxy.memories is not None:
+                    await self._proxy.memories.before(made.live, value)
                 self._plan = plan(self._ident, made.live, data, value, self._proxy.settings, budget=budget)
         except (BudgetError, RequestError, ConfigError):
             return False
@@ -294,7 +302,8 @@ class _Exchange:
         """The event stream as it came; its last event once the record is kept."""
         read, events, held = reader(self._dialect), Events(), list[bytes]()
         status = 0  # as long as it has not come to its end
-        sewn = self._rounds.chunks(answer, self._send) if self._rounds is not None else None
+        sewn = self._screened.chunks(answer) if self._screened is not None else None
+        sewn = self._rounds.chunks(answer, self._send) if self._rounds is not None else sewn
         try:
             async for chunk in sewn or answer.chunks:
                 if out := passed(events.feed(chunk), read, held):
@@ -332,9 +341,11 @@ class _Exchange:
                     proxy.metrics.provider.labels(kind).inc(max(0, tokens))
             if not await proxy.journal.keep(exchange):
                 refused(made.live)
-            for key in made.live.pins - made.live.kept_pins:
-                await asyncio.to_thread(proxy.store.pin, made.live.caller, made.live.id, key)
-                made.live.kept_pins.add(key)
+            if self._screened is not None and completion is not None:
+                await self._screened.keep(made.live, made.taken, exchange.asked, completion)
+            live = made.live
+            if live.pins != live.kept_pins:
+                await asyncio.to_thread(keep, proxy.store, live.caller, live.id, live.pins, live.kept_pins)
         except Exception as error:  # noqa: BLE001 - the boundary: the reply is there, and goes out
             proxy.metrics.faults.labels("record").inc()
             refused(made.live)

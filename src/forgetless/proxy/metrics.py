@@ -34,6 +34,9 @@ class Metrics:
         self.faults = Counter("forgetless_faults", "Things that went wrong and were survived.", ["kind"], registry=r)
         self.records = Counter("forgetless_records", "Records for the store, by their fate.", ["fate"], registry=r)
         self.recalled = Counter("forgetless_recalled", "Parts of histories that models had back.", registry=r)
+        self.memories = Counter(
+            "forgetless_memories", "Memories of models, by what became of them.", ["outcome"], registry=r
+        )
         self.waiting = Gauge(
             "forgetless_records_waiting", "Records not yet kept.", registry=r, multiprocess_mode="livesum"
         )

@@ -97,7 +97,7 @@ def plan(
         outcome = "unchanged" if body is data else "compacted"
     if budget is not None:
         outcome = "overflow"
-    if done.budget >= UNLIMITED:
+    if done.budget >= UNLIMITED and outcome == "unchanged":
         outcome = "no_budget"
     if settings.shadow:
         body, outcome = data, "shadow"
@@ -119,13 +119,13 @@ def _prepare(
     before, live.offer = live.offer, None
     pins = live.pinned(value)
     try:
-        done = live.session.prepare(value, pins=pins, budget=budget)
+        done = live.session.prepare(value, pins=pins, budget=budget, policy=live.policy)
     except BudgetError:
         if not live.wanted:
             raise
         live.wanted = frozenset()  # what a model asked for is no reason to fail
         pins = live.pinned(value)
-        done = live.session.prepare(value, pins=pins, budget=budget)
+        done = live.session.prepare(value, pins=pins, budget=budget, policy=live.policy)
     live.wanted = frozenset()
     if not settings.recall or settings.shadow or done.budget >= UNLIMITED:
         return done, None

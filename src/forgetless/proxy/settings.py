@@ -12,7 +12,7 @@ from typing import Any, get_type_hints
 import msgspec
 
 from forgetless.errors import ConfigError
-from forgetless.registry import LASTING, RECOGNISER
+from forgetless.registry import LASTING, RECOGNISER, REWRITERS, load_rewriter
 from forgetless.session import LOW, Session
 from forgetless.tokens import Counter
 
@@ -31,6 +31,7 @@ class Settings:
         low: the low water mark, as in `Session`.
         truncate: cut inside what must stay where that alone is over the budget.
         instructions: what recognises the user's standing instructions, which then stay; `none` for nothing.
+        remind: say them again beside the newest question, as in `Session`.
         every_turn: choose anew for every request over the budget, as in `Session`.
         store: where conversations are kept, as in `open_store`.
         contents: keep messages, not only decisions and numbers.
@@ -49,6 +50,7 @@ class Settings:
     low: float = LOW
     truncate: bool = False
     instructions: str = RECOGNISER
+    remind: bool | None = None
     every_turn: bool = False
     store: str | None = None
     contents: bool = True
@@ -73,7 +75,19 @@ class Settings:
             raise ConfigError(f"upstream must be the address of a provider or 'embedded', not {self.upstream!r}")
         if self.recall and self.upstream == "embedded":
             raise ConfigError("recall is a tool, and the embedded model calls none: leave it out")
+        if self.rewrites and (self.recall or self.shadow):
+            raise ConfigError(
+                f"policy {self.policy!r} changes what the model is asked for, so it works neither with shadow nor with "
+                "recall: leave them out"
+            )
+        if self.rewrites:
+            load_rewriter(self.policy, **self.options)
         self.session()
+
+    @property
+    def rewrites(self) -> bool:
+        """Whether the model is to write a memory of its own."""
+        return self.policy in REWRITERS
 
     def session(
         self,
@@ -96,13 +110,14 @@ class Settings:
         return Session(
             budget=budget,
             low=self.low,
-            policy=self.policy,
+            policy=None if self.rewrites else self.policy,
             dialect=dialect,
             counter=counter,
-            truncate=self.truncate,
+            truncate=self.truncate and not self.rewrites,
             instructions=self.instructions,
+            remind=self.remind,
             every_turn=self.every_turn,
-            **(self.options if options is None else options),
+            **({} if self.rewrites else self.options if options is None else options),
         )
 
     def dumps(self) -> str:
