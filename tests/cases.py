@@ -26,8 +26,8 @@ NOUNS = [
     "oboe",
 ]
 
-SCORING = ("bm25",)
-"""Policies that can know from the words of the question what to keep."""
+SCORING = ("bm25", "lre", "rea", "relevance")
+"""Policies that can know what will be needed, from the words of the question or from what they have learned."""
 
 
 def quarter(text: str) -> int:
@@ -191,7 +191,6 @@ CASES = [
         ],
         420,
         kept=(INSTRUCTION,),
-        pins=(5,),  # by hand, until the recogniser is there
     ),
     Case(
         "identifiers that the question asks for are there, byte for byte",

@@ -5,11 +5,12 @@ from __future__ import annotations
 import copy
 import json
 import re
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from cases import CASES, SCORING, Case, quarter
+from cases import CASES, INSTRUCTION, SCORING, Case, quarter
 from forgetless import BudgetError, Compaction, compact
 from forgetless.benchmarks.stand_ins import STAND_INS
 from forgetless.registry import policy_names
@@ -34,6 +35,8 @@ def squeeze(case: Case, policy: str, share: float | None, **options: Any) -> Com
         dialect=case.dialect,
         counter=counter,
         pins=case.pins,
+        instructions="learned",
+        remind=False,
         **STAND_INS.get(policy, {}),
         **options,
     )
@@ -68,6 +71,8 @@ def test_case(case: Case, policy: str, share: float | None) -> None:
         policy=policy,
         dialect=case.dialect,
         counter=quarter if share is None else None,
+        instructions="learned",
+        remind=False,
         **STAND_INS.get(policy, {}),
     )
     assert again.request == done.request
@@ -81,6 +86,39 @@ def thinking_is_whole_or_gone(before: list[Any], after: list[Any]) -> None:
     assert set(blocks(after)) <= set(blocks(before))
     if blocks(before):
         assert blocks(after)[-1] == blocks(before)[-1], "the open step's thinking must stay"
+
+
+@pytest.mark.parametrize("share", SHARES)
+@pytest.mark.parametrize("policy", POLICIES)
+def test_a_standing_instruction_is_told_of_until_it_is_taken_back(policy: str, share: float | None) -> None:
+    """The handed case 08, in which nothing is pinned by hand: the recogniser finds what has to stay."""
+    case = next(case for case in CASES if "standing instruction" in case.name)
+    done = squeeze(case, policy, share)
+    assert done.instructions == (INSTRUCTION,)
+    (entry,) = [entry for entry in done.ledger if 5 in entry.messages]
+    assert (entry.form, entry.reason, entry.pinned) == ("raw", "instruction", True)
+    assert case.messages[0] in done.messages
+    assert done.messages[-1] == case.messages[-1]
+    later = "From now on, forget the rule that you never order anything yourself."
+    messages = [*case.messages[:-5], {"role": "user", "content": later}, *case.messages[-4:]]
+    done = squeeze(replace(case, messages=messages, kept=()), policy, share)
+    assert done.instructions == (later,)
+    (entry,) = [entry for entry in done.ledger if 5 in entry.messages]
+    assert (entry.reason, entry.pinned) == ("withdrawn", False)
+
+
+@pytest.mark.parametrize("share", SHARES)
+@pytest.mark.parametrize("policy", POLICIES)
+def test_a_fact_is_no_instruction_and_stands_whole_or_not_at_all(policy: str, share: float | None) -> None:
+    """The handed case 25: what does not look at the question keeps the fact byte for byte or leaves it out."""
+    case = next(case for case in CASES if case.name.startswith("a fact from long ago"))
+    done = squeeze(case, policy, share)
+    assert done.instructions == ()
+    assert done.messages[-1] == case.messages[-1]
+    (entry,) = [entry for entry in done.ledger if 1 in entry.messages]
+    assert (entry.form == "raw") == (case.messages[1] in done.messages)
+    if policy in SCORING:
+        assert entry.form == "raw"
 
 
 @pytest.mark.parametrize("policy", POLICIES)

@@ -65,8 +65,8 @@ class Session:
         every_turn: choose anew for each request that would be over the budget whole. A policy that looks at the
             question then finds what it needs; the prompt cache is lost (docs/replay.md has the price).
         instructions: as in `compact`.
-        remind: as in `compact`. What was said again is gone from the next request, so of a prompt cache the last
-            question and its answer are lost.
+        remind: as in `compact`. What was said again is gone from the next request: a prompt cache reads up to the
+            question before it.
         options: the policy's own.
 
     Raises:
@@ -95,10 +95,9 @@ class Session:
         self._history = History(Terms(budget, dialect, counter, model))
         self._named = (policy or (DEFAULT if every_turn else LASTING), options)
         self._policy: Policy = load_policy(self._named[0], **options)
-        find = recogniser(instructions)
-        again = reminds(self._policy, remind)
-        self._find = None if again else find
-        self._again = find if again else None
+        self.recogniser = recogniser(instructions)
+        self._reminds = reminds(self._policy, remind)
+        self._find = None if self._reminds else self.recogniser
         self._low = low
         self._truncate = truncate
         self._every_turn = every_turn
@@ -135,7 +134,7 @@ class Session:
         intake = intake if budget is None else replace(intake, budget=budget)
         policy = load_policy(policy or self._policy, counter=intake.counter)  # each request has its model's measure
         room = int(intake.budget / self.correction)
-        again = intake.reminder(self._again, room)
+        again = intake.reminder(self.recogniser, room - int(getattr(policy, "own", 0))) if self._reminds else None
         room -= again.tokens if again is not None else 0
         frozen = self._frozen if self._frozen.hold(intake, self._history.generation) else Frozen()
         over = intake.tokens > room and (self._every_turn or not frozen.changed)

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from forgetless.benchmarks.agent_plots import ccm_plot
 from forgetless.benchmarks.peers import Reply
 from forgetless.benchmarks.plots import replay_plot
 from forgetless.benchmarks.prices import PRICES
@@ -188,13 +189,14 @@ def test_what_is_written(data: Path, tmp_path: Path, capsys: pytest.CaptureFixtu
     printed = capsys.readouterr()
     summary = json.loads(printed.out)
     assert summary == json.loads((out / "summary.json").read_text())
-    assert "replay@1" in printed.err
+    assert "replay@2" in printed.err
     config = json.loads((out / "config.json").read_text())
     assert (config["data"], config["budgets"], config["lows"], config["peers"]) == ("runs.jsonl", [40, 60], [0.5], [])
     assert str(tmp_path) not in (out / "config.json").read_text()
     assert {price["model"] for price in config["prices"]} == set(summary["rows"][0]["cents"])
     assert [price.model for price in PRICES] == list(summary["rows"][0]["cents"])
-    assert len(records(out)) == 1 + 2 * len(policy_names()) + 2  # `full` once; the default also anew each turn; lows
+    # `full` once; the default also anew each turn; lows; memories
+    assert len(records(out)) == 1 + 2 * len(policy_names()) + 2 + 3
 
 
 def test_the_plot(data: Path, tmp_path: Path) -> None:
@@ -231,9 +233,34 @@ def test_a_run_without_a_model_call_counts_for_nothing(data: Path, tmp_path: Pat
         run(data, tmp_path / "out")
 
 
-@pytest.mark.parametrize("options", [{"budgets": ()}, {"budgets": (0,)}, {"lows": (0.0,)}, {"lows": (1.2,)}])
+def test_a_memory_beside_the_full_history(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    data.write_text(recorded("a", 4) + "\n" + recorded("b", 12))
+    summary = run(data, tmp_path, memories=(0, 3))
+    found = {row["memory"]: row for row in summary["ccm"]["rows"]}
+    told = summary["ccm"]["shape"]["told"]
+    assert summary["ccm"]["shape"] == {"static": 6, "action": 8, "observation": 5, "told": told}
+    assert found[0]["input_total"] == 2 * 6 + 14 * (6 + 5) + 16 * told
+    assert found[3]["input_total"] == found[0]["input_total"] + 14 * 3
+    assert found[3]["peak"] == 6 + 3 + 5 + told
+    assert found[0]["refused"] == found[0]["overstated"] == 0
+    full = 4 * 6 + 13 * 6 + 12 * 6 + 13 * 66
+    groups = {(row["memory"], row["least"], row["most"]): row for row in summary["ccm"]["by_length"]}
+    assert groups[0, 1, None]["input_to_full_bare"] == pytest.approx((2 * 6 + 14 * 11) / full, abs=1e-4)
+    assert {(row["memory"], row["emitted"]) for row in summary["ccm"]["break_even"]} == {(0, 0), (3, 3)}
+    of_memory = [record for record in records(tmp_path) if record["policy"] == "ccm"]
+    assert [(record["memory"], len(record["tokens"])) for record in of_memory] == [(0, 4), (3, 4), (0, 12), (3, 12)]
+    assert "calls from which on" in capsys.readouterr().out
+    assert run(data, tmp_path, memories=())["ccm"]["rows"] == []
+    pytest.importorskip("matplotlib")
+    ccm_plot(summary, tmp_path / "plot.png")
+    assert (tmp_path / "plot.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize(
+    "options", [{"budgets": ()}, {"budgets": (0,)}, {"lows": (0.0,)}, {"lows": (1.2,)}, {"memories": (-1,)}]
+)
 def test_faulty_options_are_refused_before_the_work(data: Path, tmp_path: Path, options: dict[str, Any]) -> None:
-    with pytest.raises(ConfigError, match="above 0"):
+    with pytest.raises(ConfigError, match=r"above 0|at least 0"):
         run(data, tmp_path / "out", **options)
     with pytest.raises(ConfigError, match="cannot read"):
         run(tmp_path / "none.jsonl", tmp_path / "out")

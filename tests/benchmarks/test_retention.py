@@ -164,6 +164,17 @@ def test_what_is_written(data: Path, tmp_path: Path, capsys: pytest.CaptureFixtu
     assert {record["part"] for record in records} == {"dialogue", "agents", "steps"}
 
 
+def test_rea_with_all_replies_and_with_none(data: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    names = ("rea, preserve", "rea, abandon")
+    retention.retention(data=data, dataset="locomo", out=out, policies=names, dialogue_budgets=(1000,))
+    found = rows(json.loads((out / "summary.json").read_text()), "dialogue")
+    assert found["rea, preserve", 1000]["recall"] == 1.0
+    assert found["rea, preserve", 1000]["tokens"] == 63
+    assert found["rea, abandon", 1000]["recall"] == 0.5, "of one question the evidence is a reply, of the other none"
+    assert found["rea, abandon", 1000]["tokens"] == 63 - 27
+
+
 def test_at_evictions_a_question_finds_what_was_left(data: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     retention.retention(data=data, dataset="locomo", out=out, policies=("fifo", "bm25"), dialogue_budgets=(5, 40, 1000))

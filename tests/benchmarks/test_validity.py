@@ -32,6 +32,36 @@ def test_a_small_run_is_without_a_fault(tmp_path, capsys):
     assert [json.loads(line)["policy"] for line in records] == list(summary["policies"])
 
 
+def test_a_small_run_with_instructions_is_without_a_fault(tmp_path, capsys):
+    _, summary = run(tmp_path, capsys, histories=15, instructions=True)
+    assert {figures["faulty_runs"] for figures in summary["policies"].values()} == {0}
+    assert json.loads((tmp_path / "config.json").read_text("utf-8"))["instructions"] is True
+    fifo = next(variant for variant in variants(instructions=True) if variant.name == "fifo")
+    named = 0
+    for seed in range(30):
+        history = make(seed, "chat")
+        measured = measure(history)
+        budget = max(budget_for(history, measured.total, measured.floor), measured.floor)
+        named += len(fifo.run("chat", history.body, budget, history.pins).instructions)
+    assert named > 10
+
+
+class Boasting:
+    """Works as fifo does, and names an instruction that nobody has given."""
+
+    lazy = True
+
+    def __call__(self, units, budget, query=None):
+        return replace(Fifo()(units, budget, query), instructions=("Never say never again.",))
+
+
+def test_an_instruction_that_is_named_and_not_there_is_found():
+    history = make(3, "chat")
+    measured = measure(history)
+    outcome = examine(history, measured.total, Variant("boasting", Boasting()), measured)
+    assert {breach.fault for breach in outcome.breaches} == {"pins_lost"}
+
+
 def test_json_is_the_summary(tmp_path, capsys):
     out, summary = run(tmp_path, capsys, histories=3, seed=7, json=True)
     assert json.loads(out) == summary

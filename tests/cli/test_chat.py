@@ -84,6 +84,36 @@ def test_pins_stay_until_they_are_unpinned() -> None:
     assert "pinned message 1: hello there" in shown
 
 
+def test_instructions_that_were_recognised_are_listed_and_dropped() -> None:
+    rule = "From now on, always answer in French."
+    lines = ["hello", "/pins", rule, "/pin 0", "/pins", "/unpin 2", "/pins", "/pin 2", "/unpin 0", "/pins"]
+    _, shown = talk(Counted(lambda body: "word " * 5), *lines)
+    told = [line for line in shown.splitlines() if "instruction" in line or "pinned" in line or "may go" in line]
+    assert told == [
+        "nothing is pinned, and no instruction was recognised",
+        "pinned message 0: hello",
+        "0, pinned: hello",
+        f"2, instruction: {rule}",
+        "message 2 may go",
+        "0, pinned: hello",
+        f"pinned message 2: {rule}",
+        "message 0 may go",
+        f"2, pinned: {rule}",
+        f"2, instruction: {rule}",
+    ]
+
+
+def test_an_instruction_stays_until_it_is_dropped() -> None:
+    def asked(*commands: str) -> list[str]:
+        model = Counted(lambda body: "word " * 40)
+        rule = "From now on, always answer in French."
+        talk(model, rule, *(f"tell me {n}" for n in range(8)), *commands, "/budget 300", "who?", policy="fifo")
+        return [m["content"] for m in model.requests[-1]["messages"]]
+
+    assert "From now on, always answer in French." in asked()
+    assert "From now on, always answer in French." not in asked("/unpin 0")
+
+
 def test_an_error_is_one_line_and_the_turn_is_taken_back() -> None:
     class Breaking(Counted):
         def stream(self, body: Any) -> Any:

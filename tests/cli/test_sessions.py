@@ -137,6 +137,31 @@ def test_many_messages_are_cut_to_the_newest(tmp_path: Path) -> None:
     assert "word 149 " not in shown
 
 
+def test_what_stays_at_the_users_wish_is_shown_and_changed(tmp_path: Path) -> None:
+    file = tmp_path / "s.db"
+    rule, later = "From now on, always answer in French.", "From now on, answer in Spanish instead. How are you?"
+    rows = ([0, [0], "raw", True, None, "system", 3, 3], *([n, [n], *row(n)[2:]] for n in range(1, 6)))
+    with closing(Sqlite(file)) as store:
+        system = (b'{"role":"system","content":"Be kind."}',)
+        said = ["hello", "hi", rule, "oui", later, "bien"]
+        store.write([exchange("r1", said, caller=ANN, system=system, rows=tuple(rows))])
+    args = ("--store", str(file))
+    shown = good("show", "c1", *args)
+    assert any(rule in line and "replaced" in line for line in shown.splitlines())
+    assert any("5" in line and "answer in Spanish instead." in line and "holds" in line for line in shown.splitlines())
+    good("pin", "c1", "2", *args)
+    good("unpin", "c1", "5", *args)
+    found = json.loads(good("show", "c1", "--json", *args))
+    told = {wish["message"]: (wish["pinned"], [one["state"] for one in wish["instructions"]]) for wish in found["pins"]}
+    assert told == {2: (True, []), 3: (False, ["instruction"]), 5: (False, ["dropped"])}
+    assert found["messages"][2]["content"] == "hi"
+    good("unpin", "c1", "2", *args)
+    assert [wish["message"] for wish in json.loads(good("show", "c1", "--json", *args))["pins"]] == [3, 5]
+    assert json.loads(good("show", "c1", "--json", "--instructions", "none", *args))["pins"] == []
+    assert "no message 0 to pin" in refused("pin", "c1", "0", *args), "the system message stays anyway"
+    assert "no message 7 to pin" in refused("unpin", "c1", "7", *args)
+
+
 def test_export_to_standard_output_and_to_a_file_of_ones_own(path: str, tmp_path: Path) -> None:
     lines = good("export", "--store", path).splitlines()
     assert [json.loads(line)["caller"] for line in lines] == [ANN, ANN, BOB, BOB]
@@ -171,6 +196,8 @@ def test_purge_asks_first(path: str) -> None:
         (("list", "--caller", ""), "2 callers"),
         (("export", "c9"), "no conversation 'c9'"),
         (("export", "c2", "--caller", "aa"), "no conversation 'c2'"),
+        (("pin", "c9", "1"), "no conversation 'c9'"),
+        (("unpin", "c1", "1"), "several callers"),
         (("purge", "--older-than", "-1"), "0 or more"),
         (("purge", "--older-than", "nan"), "0 or more"),
     ],

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from forgetless import compact
-from forgetless.dialects.atif import is_atif, messages_from_atif
+from forgetless.dialects.atif import atif_from_messages, is_atif, messages_from_atif
 from forgetless.errors import RequestError
 from forgetless.registry import load_dialect
 from forgetless.splitting import split
@@ -170,3 +170,57 @@ def test_every_call_has_one_result_and_no_text_is_lost(run: dict[str, Any]) -> N
     kept = "\n".join(m["content"] or "" for m in messages if m["role"] != "assistant")
     assert all(text in kept for text in given_texts)
     assert compact(messages, budget=10**6).messages == messages
+
+
+said = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
+
+
+@st.composite
+def runs(draw: st.DrawFn) -> list[dict[str, Any]]:
+    """Whole runs of chat messages: a task, then steps with calls and results, or words."""
+    messages: list[dict[str, Any]] = [{"role": "user", "content": draw(said)}]
+    for number in range(draw(st.integers(0, 5))):
+        idents = [f"c{number}_{at}" for at in range(draw(st.integers(0, 3)))]
+        words = draw(said) or "so"
+        if not idents:
+            messages += [{"role": "assistant", "content": words}, {"role": "user", "content": draw(said) or "go on"}]
+            continue
+        given = [json.dumps({"action": draw(said)}, ensure_ascii=False) for _ in idents]
+        calls = [
+            {"id": ident, "type": "function", "function": {"name": "act", "arguments": arguments}}
+            for ident, arguments in zip(idents, given, strict=True)
+        ]
+        messages.append({"role": "assistant", "content": draw(st.sampled_from([None, words])), "tool_calls": calls})
+        messages += [{"role": "tool", "tool_call_id": ident, "content": draw(said)} for ident in idents]
+    return messages
+
+
+@given(runs())
+def test_a_run_that_is_written_is_read_back(messages: list[dict[str, Any]]) -> None:
+    replies = sum(message["role"] == "assistant" for message in messages)
+    notes = [{"metrics": {"prompt_tokens": at}} for at in range(replies)]
+    written = atif_from_messages(messages, agent={"name": "a", "version": "1"}, session="s", notes=notes)
+    assert messages_from_atif(json.loads(json.dumps(written))) == messages
+    assert [step["step_id"] for step in written["steps"]] == list(range(1, len(written["steps"]) + 1))
+    noted = [step["metrics"]["prompt_tokens"] for step in written["steps"] if step["source"] == "agent"]
+    assert noted == list(range(replies))
+
+
+def test_arguments_that_are_no_object_stay_what_they_are() -> None:
+    call = {"id": "c", "type": "function", "function": {"name": "act", "arguments": "[1"}}
+    run = [
+        {"role": "assistant", "content": "x", "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "c", "content": ""},
+    ]
+    written = atif_from_messages(run, agent={"name": "a", "version": "1"}, session="s", extra={"reward": 1})
+    assert written["extra"] == {"reward": 1}
+    assert messages_from_atif(written) == run
+
+
+def test_a_result_without_a_reply_before_it_is_not_written() -> None:
+    with pytest.raises(RequestError, match="message 1: a tool result must follow"):
+        atif_from_messages(
+            [{"role": "user", "content": "x"}, {"role": "tool", "tool_call_id": "c", "content": "y"}],
+            agent={"name": "a", "version": "1"},
+            session="s",
+        )

@@ -121,7 +121,10 @@ def test_instructions_never_make_a_request_fail() -> None:
 
 @pytest.mark.parametrize("policy", ["summary", "acon"])
 def test_where_a_summary_stands_the_ledger_says_so_also_when_an_instruction_there_has_ended(policy: str) -> None:
-    messages = [{"role": "user", "content": "Always answer in French, please."}, *talk("Forget the French.")[1:]]
+    messages = [
+        {"role": "user", "content": "Always answer in French, please."},
+        *talk("Please forget to answer in French.")[1:],
+    ]
     done = squeezed(messages, policy, 0.3)
     assert done.messages[0]["content"].startswith("[Summary of ")
     assert (done.ledger[0].form, done.ledger[0].reason) == ("compressed", "summary")

@@ -25,7 +25,7 @@ def test_what_the_user_wants_of_all_replies_is_in_all_requests(
     policy: str, dialect: str, provider: Provider, start: Callable[..., str], http: httpx2.Client
 ) -> None:
     provider.answer = lambda _, body: Said("a reply " + "marble timber pepper " * 30, tokens=count(body))
-    base = start(policy=policy, budget=900)
+    base = start(policy=policy, budget=900, remind=False)
     said: list[dict[str, Any]] = []
     for turn in range(14):
         text = {2: RULE, 11: BACK}.get(turn, f"Letter {turn}: what does it say? " + "harbour garden window " * 15)
@@ -53,7 +53,7 @@ def test_a_later_rule_takes_the_place_of_an_earlier_one(
     policy: str, dialect: str, provider: Provider, start: Callable[..., str], http: httpx2.Client
 ) -> None:
     provider.answer = lambda _, body: Said("a reply " + "marble timber pepper " * 30, tokens=count(body))
-    base = start(policy=policy, budget=900)
+    base = start(policy=policy, budget=900, remind=False)
     key = "input" if dialect == "responses" else "messages"
     said: list[dict[str, Any]] = []
     for turn in range(12):

@@ -107,6 +107,17 @@ def test_the_same_by_header(dialect: str, exact: Provider, start: Callable[..., 
     assert talk.listed() == {talk.rule - 2: (True, []), talk.rule: (False, ["dropped"])}
 
 
+def test_what_is_dropped_is_not_said_again_beside_the_question(
+    exact: Provider, start: Callable[..., str], http: httpx2.Client
+) -> None:
+    talk = Talk(start(budget=700, policy="rea", remind=True), http)
+    talk.begin()
+    assert RULE in exact.bodies[-1]["messages"][-1]["content"]
+    talk.pins("DELETE", talk.rule)
+    talk.go_on(1)
+    assert RULE not in exact.bodies[-1]["messages"][-1]["content"]
+
+
 def test_it_holds_through_a_restart(
     exact: Provider, start: Callable[..., str], http: httpx2.Client, tmp_path: Path
 ) -> None:

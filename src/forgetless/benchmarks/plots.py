@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping
-from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -225,9 +224,9 @@ def adherence_plot(summary: Mapping[str, Any], path: Path) -> None:
     panels = figure.subplots(1, 2)
     parts = (("iar_by_turn", "instruction adherence (0 to 10)"), ("prompt_tokens_by_turn", "prompt tokens"))
     for panel, (key, label) in zip(panels, parts, strict=True):
-        for row, color in zip(summary["rows"], cycle(COLORS)):
-            turns = range(1, len(row[key]) + 1)
-            panel.plot(turns, row[key], marker="o", markersize=3, color=color, label=row["policy"])
+        for at, row in enumerate(summary["rows"]):
+            turns, style = range(1, len(row[key]) + 1), ("-", "--", ":")[at // 10 % 3]
+            panel.plot(turns, row[key], style, color=f"C{at % 10}", marker="o", markersize=3, label=row["policy"])
         panel.set(xlabel="turn", ylabel=label, ylim=(0, None))
         panel.grid(alpha=0.3)
     names = panels[0].get_legend_handles_labels()

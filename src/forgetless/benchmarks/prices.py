@@ -2,7 +2,8 @@
 
 The simulation of one run's requests, in order: the start that equals the start of the previous request is read from
 the cache when it has the least length that the provider caches, in whole steps where it counts in steps; the rest is
-written to it (clients mark the end of what they send), or is plain input when the whole request is too short. The
+written to it (clients mark the end of what they send, or of the part that comes again), or is plain input when what is
+marked is too short. The
 cache never expires, and nothing is found in it but the previous request. That is kind to policies that rewrite in the
 middle: Anthropic finds a prefix only where an earlier request set a mark, at most 20 blocks back.
 """
@@ -48,11 +49,13 @@ class Request:
         tokens: of all that is sent.
         prefix: those at the start that equal the start of the previous request.
         output: tokens of the reply.
+        unmarked: tokens at the end that the client does not ask to cache, since they will not come again.
     """
 
     tokens: int
     prefix: int
     output: int
+    unmarked: int = 0
 
 
 # Prices: the price map that litellm 1.110.2 ships; minimum prefixes and steps: the providers' documentation, late 2026.
@@ -73,8 +76,10 @@ def cost(requests: Iterable[Request], price: Price, *, caching: bool) -> float:
     paid = 0.0
     for request in requests:
         read = _read(request, price) if caching else 0
-        written = caching and request.tokens >= price.minimum
-        paid += price.input * (price.read * read + (price.write if written else 1.0) * (request.tokens - read))
+        marked = request.tokens - request.unmarked
+        written = max(0, marked - read) if caching and marked >= price.minimum else 0
+        plain = request.tokens - read - written
+        paid += price.input * (price.read * read + price.write * written + plain)
         paid += price.output * request.output
     return paid / MILLION
 

@@ -15,10 +15,12 @@ from forgetless.benchmarks.wire import Wire, listed
 from forgetless.compaction import compact
 from forgetless.dialects.base import Request
 from forgetless.errors import BudgetError
+from forgetless.instructions.base import Recogniser
 from forgetless.intake import Compaction, Terms, take
 from forgetless.policies.base import Policy
 from forgetless.registry import load_dialect, load_policy
 from forgetless.tokens import PER_MESSAGE, Counter
+from forgetless.units import text_of
 
 __all__ = ["FAULTS", "Breach", "Measured", "Outcome", "Variant", "emitted", "examine", "measure"]
 
@@ -28,7 +30,8 @@ FAULTS: Mapping[str, str] = MappingProxyType(
         "over_budget": "more tokens than the budget, counted anew or by its own account",
         "altered": "a kept message or part is not byte for byte one of the input, and not called compressed",
         "order": "kept messages are out of order",
-        "pins_lost": "a pin, a system or developer message, the last user message or a pending call is gone",
+        "pins_lost": "a pin, an instruction that it names, a system or developer message, the last user message or a "
+        "pending call is gone",
         "ledger": "the ledger is no partition of the input, or its figures do not add up",
         "not_fixed_point": "a lazy policy changes its own output",
         "not_identity": "a lazy policy changes what fits",
@@ -38,6 +41,9 @@ FAULTS: Mapping[str, str] = MappingProxyType(
         "crash": "any other exception",
     }
 )
+
+GIVEN = ("instruction", "replaced", "withdrawn", "expired")
+"""What the ledger says of units with standing instructions."""
 
 SLACK = 1.25
 """How far other libraries may be over the budget by our count, and media are free to them."""
@@ -65,12 +71,13 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Variant:
-    """A policy as it is run: by name or ready made, with options, with or without truncation."""
+    """A policy as it is run: by name or ready made, with options, with or without truncation and instructions."""
 
     name: str
     policy: str | Policy
     options: Mapping[str, Any] = field(default_factory=dict)
     truncate: bool = False
+    instructions: Recogniser | None = None
 
     @property
     def lazy(self) -> bool:
@@ -91,6 +98,8 @@ class Variant:
             policy=self.policy,
             pins=pins,
             truncate=self.truncate,
+            instructions=self.instructions,
+            remind=False,  # what is said again changes the question, which has to stay byte for byte
             **self.options,
         )
 
@@ -138,6 +147,7 @@ def examine(history: History, budget: int, variant: Variant, measured: Measured)
         breaches = [
             *emitted(history, result.request, budget, measured, result),
             *_account(history, result, budget, measured),
+            *_instructed(history, result),
             *_again(history, result, budget, variant, before),
         ]
     except BudgetError as error:
@@ -240,11 +250,22 @@ def _account(history: History, result: Compaction, budget: int, measured: Measur
         }
         if not fits.get(entry.form):
             yield Breach("ledger", f"{entry}")
-    told = [entry for entry in ledger if entry.reason == "summary"]
-    if told and sum(entry.tokens_after for entry in told) >= sum(entry.tokens_before for entry in told):
+    # What is left out for a summary may have held an instruction, which the ledger then tells instead.
+    told = [entry for entry in ledger if entry.reason == "summary" or (entry.form != "raw" and entry.reason in GIVEN)]
+    longer = sum(entry.tokens_after for entry in told) >= sum(entry.tokens_before for entry in told)
+    if longer and any(entry.reason == "summary" for entry in told):
         yield Breach("ledger", "a summary is as long as what it stands for")
     if len(_kept(result)) != len(listed(result.request)):
         yield Breach("ledger", f"{len(_kept(result))} messages kept, {len(listed(result.request))} sent")
+
+
+def _instructed(history: History, result: Compaction) -> Iterator[Breach]:
+    """Check that every instruction that it names stands in what would be sent."""
+    sent = load_dialect(history.dialect).parse(result.request).messages
+    texts = [text_of(part) for message in sent for part in message.parts if message.role == "user"]
+    for words in result.instructions:
+        if not any(words in text for text in texts):
+            yield Breach("pins_lost", f"the instruction {words!r}")
 
 
 def _again(history: History, result: Compaction, budget: int, variant: Variant, before: str) -> Iterator[Breach]:

@@ -13,7 +13,9 @@ from io import TextIOWrapper
 from typing import TYPE_CHECKING, Any
 
 from forgetless.errors import ConfigError, ForgetlessError, ModelError
-from forgetless.intake import Compaction
+from forgetless.instructions.load import recogniser
+from forgetless.instructions.memory import standing
+from forgetless.intake import Compaction, Terms, take
 from forgetless.models.base import Model
 from forgetless.models.load import load_model
 from forgetless.registry import LASTING, RECOGNISER
@@ -28,8 +30,9 @@ __all__ = ["Talk", "chat"]
 
 HELP = """\
 /ledger       what stayed of the last request, what left, and why
+/pins         what stays: pinned messages, and instructions that were recognised
 /pin [N]      keep message N, or the last one, whatever happens
-/unpin N      no longer
+/unpin N      no longer, also where it was taken for an instruction
 /policy NAME  choose by another policy from here on
 /budget N     another budget from here on
 /help         this
@@ -80,6 +83,7 @@ class Talk:
         system: a system message to begin with.
         messages: the whole history.
         pins: indices of messages that stay.
+        dropped: indices of messages that are to count as instructions no more.
     """
 
     model: Model
@@ -89,11 +93,13 @@ class Talk:
     system: str | None = None
     messages: list[dict[str, Any]] = field(default_factory=list)
     pins: set[int] = field(default_factory=set)
+    dropped: set[int] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         if self.system:
             self.messages.append({"role": "system", "content": self.system})
         self._last: Compaction | None = None
+        self._find = recogniser(RECOGNISER)
         self._session = self._new(self.policy, self.budget)
 
     def run(self, lines: Iterator[str]) -> None:
@@ -123,6 +129,7 @@ class Talk:
         self.messages.append({"role": "user", "content": text})
         said: list[str] = []
         try:
+            self._drop()
             done = self._session.prepare(self.messages, pins=self.pins)
             usage = self._stream(done, said)
             if not said:
@@ -164,6 +171,7 @@ class Talk:
         """
         known: dict[str, Callable[..., None]] = {
             "/ledger": self._ledger,
+            "/pins": self._list_pins,
             "/pin": self._pin,
             "/unpin": self._unpin,
             "/policy": self._choose_policy,
@@ -184,7 +192,7 @@ class Talk:
         if budget <= 0:
             raise ConfigError(f"the budget must be above 0 tokens, not {budget!r}")
         counter = getattr(self.model, "counter", None) or for_model(self.model.name)
-        return Session(budget=budget, policy=policy, counter=counter, dialect="chat", instructions=RECOGNISER)
+        return Session(budget=budget, policy=policy, counter=counter, dialect="chat", instructions=self._find)
 
     def _note(self, text: str) -> None:
         self.console.print(visible(text), style="dim")
@@ -194,12 +202,31 @@ class Talk:
         if index < 0:
             raise ConfigError("there is nothing to pin yet")
         self.pins.add(index)
+        self.dropped.discard(index)
         self._note(f"pinned message {index}: {_begins(self.messages[index])}")
 
     def _unpin(self, number: str) -> None:
         index = self._index(number)
         self.pins.discard(index)
-        self._note(f"message {index} is not pinned")
+        self.dropped.add(index)
+        self._note(f"message {index} may go")
+
+    def _drop(self) -> None:
+        """Have the recogniser find nothing in what was dropped."""
+        assert self._find is not None
+        self._find.dropped = {self.messages[index]["content"] for index in self.dropped}
+
+    def _list_pins(self) -> None:
+        assert self._find is not None
+        self._drop()
+        for index in sorted(self.pins):
+            self._note(f"{index}, pinned: {_begins(self.messages[index])}")
+        found = standing(take(self.messages, Terms(self.budget, "chat")).units, self._find)
+        for one in found:
+            state = "instruction" if one.state == "instruction" else f"instruction, {one.state}"
+            self._note(f"{one.unit}, {state}: {' '.join(one.text.split())}")
+        if not self.pins and not found:
+            self._note("nothing is pinned, and no instruction was recognised")
 
     def _index(self, number: str) -> int:
         if not number.isdecimal() or int(number) >= len(self.messages):

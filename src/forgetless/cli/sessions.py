@@ -18,7 +18,10 @@ from cyclopts import Parameter
 from forgetless.cli.compact import first_words, ranges
 from forgetless.cli.files import dump, write
 from forgetless.errors import ConfigError
+from forgetless.instructions.load import recogniser
 from forgetless.policies.base import Entry
+from forgetless.proxy import pins
+from forgetless.registry import RECOGNISER
 from forgetless.stores.base import Conversation, Exchange, Store, Summary
 from forgetless.stores.export import lines, members
 from forgetless.stores.open import file_of, open_store
@@ -26,7 +29,7 @@ from forgetless.stores.open import file_of, open_store
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["export", "list_sessions", "purge", "show"]
+__all__ = ["export", "list_sessions", "pin", "purge", "show", "unpin"]
 
 ROWS = 100
 """Most rows of a table, the newest; `--json` and `export` hold all."""
@@ -61,13 +64,22 @@ def list_sessions(*, store: str | None = None, caller: str | None = None, json: 
     console.print(table if found else "no conversations")
 
 
-def show(conversation: str, /, *, store: str | None = None, caller: str | None = None, json: Flag = False) -> None:
-    """Show the newest branch of a conversation, and the ledger of its newest request.
+def show(
+    conversation: str,
+    /,
+    *,
+    store: str | None = None,
+    caller: str | None = None,
+    instructions: str = RECOGNISER,
+    json: Flag = False,
+) -> None:
+    """Show the newest branch of a conversation, what stays of it at its user's wish, and its newest ledger.
 
     Args:
         conversation: its id.
         store: the store; by default the file in your data directory.
         caller: whose hash begins so, where several callers have a conversation of that name.
+        instructions: what recognises standing instructions, as in `forgetless serve`.
         json: print one object.
     """
     with _opened(store) as opened:
@@ -77,8 +89,9 @@ def show(conversation: str, /, *, store: str | None = None, caller: str | None =
         others = sum(1 for _ in branches)
         newest = branch.exchanges[-1].id if branch.exchanges else ""
         request = opened.request(summary.caller, newest)
+        stays = pins.wishes(opened, branch, recogniser(instructions))
     if json:
-        write(dump(_object(branch, request), indent=_indent()))
+        write(dump({**_object(branch, request), "pins": [wish.as_dict() for wish in stays]}, indent=_indent()))
         return
     console = _console()
     told = (summary.conversation, summary.caller[:12], summary.dialect, summary.model, summary.policy)
@@ -87,11 +100,47 @@ def show(conversation: str, /, *, store: str | None = None, caller: str | None =
         f"{name} of caller {whose}: {dialect}, {model}, {policy}; {_counted(summary.messages, 'message')}, "
         f"{_counted(summary.requests, 'request')} from {_when(summary.created)} to {_when(summary.updated)}"
     )
-    _show_messages(console, branch)
+    _show_messages(console, branch, request)
+    if stays:
+        _show_wishes(console, stays)
     if request is not None:
         _show_ledger(console, branch, request)
     if others:
         console.print(f"{others} older {'branch' if others == 1 else 'branches'}: forgetless sessions export has them")
+
+
+def pin(conversation: str, message: int, /, *, store: str | None = None, caller: str | None = None) -> None:
+    """Have a message of a stored conversation stay, whatever happens.
+
+    A proxy takes it up with the conversation; one that has it in memory is told at its own address, or by header.
+
+    Args:
+        conversation: its id.
+        message: its number, as `forgetless sessions show` has it.
+        store: the store; by default the file in your data directory.
+        caller: whose hash begins so, where several callers have a conversation of that name.
+    """
+    _change(conversation, message, store, caller, pins.pin)
+    print(f"message {message} of {_plain(conversation)} is pinned", file=sys.stderr)
+
+
+def unpin(conversation: str, message: int, /, *, store: str | None = None, caller: str | None = None) -> None:
+    """Take the pin off a message, and let it count as a standing instruction no more.
+
+    Args:
+        conversation: its id.
+        message: its number, as `forgetless sessions show` has it.
+        store: the store; by default the file in your data directory.
+        caller: whose hash begins so, where several callers have a conversation of that name.
+    """
+    _change(conversation, message, store, caller, pins.unpin)
+    print(f"message {message} of {_plain(conversation)} may go", file=sys.stderr)
+
+
+def _change(conversation: str, message: int, store: str | None, caller: str | None, how: pins.Change) -> None:
+    with _opened(store) as opened:
+        summary = _the_one(opened, conversation, _caller(opened, caller))
+        pins.change(opened, summary.caller, conversation, message, how)
 
 
 def export(
@@ -217,14 +266,28 @@ def _object(branch: Conversation, request: Exchange | None) -> dict[str, Any]:
     return about
 
 
-def _show_messages(console: Console, branch: Conversation) -> None:
+def _show_messages(console: Console, branch: Conversation, request: Exchange | None) -> None:
     from rich.table import Table
 
     listed = _listed(branch)
+    outside = request is not None and any(-1 in messages for _, messages, *_ in request.rows)
     table = Table("message", "role", "tokens", "begins with")
-    for number, (role, tokens, begins) in list(enumerate(listed))[-ROWS:]:
+    for number, (role, tokens, begins) in list(enumerate(listed, -outside))[-ROWS:]:
         table.add_row(str(number), role, tokens, begins)
     _more(console, len(listed), "messages")
+    console.print(table)
+
+
+def _show_wishes(console: Console, stays: list[pins.Wish]) -> None:
+    """What stays at the user's wish; what no longer counts says so."""
+    from rich.table import Table
+
+    table = Table("message", "pinned", "standing instruction", "state")
+    for wish in stays[-ROWS:]:
+        told = wish.instructions or (("", ""),)
+        for at, (text, state) in enumerate(told):
+            first = (str(wish.message), "yes" if wish.pinned else "") if not at else ("", "")
+            table.add_row(*first, _plain(text), "holds" if state == "instruction" else state)
     console.print(table)
 
 

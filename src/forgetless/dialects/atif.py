@@ -1,6 +1,6 @@
-"""Recorded agent runs in ATIF, the trajectory format of Harbor, read as OpenAI chat messages.
+"""Agent runs in ATIF, the trajectory format of Harbor, from and to OpenAI chat messages.
 
-Written for RFC 0001 up to version 1.7. ATIF is a log and not a wire format, so it is only read. A step holds
+Written for RFC 0001 up to version 1.7. ATIF is a log and not a wire format, so no request is made of it. A step holds
 what the agent said, its calls and what came back; terminal agents log one screen for several calls, without
 naming a call.
 """
@@ -13,10 +13,11 @@ from typing import Any, TypeAlias
 
 from forgetless.errors import RequestError
 
-__all__ = ["is_atif", "messages_from_atif"]
+__all__ = ["atif_from_messages", "is_atif", "messages_from_atif"]
 
 Content: TypeAlias = str | list[dict[str, Any]]
 
+_VERSION = "ATIF-v1.6"
 _ROLES = {"user": "user", "agent": "assistant", "system": "system"}
 
 
@@ -40,6 +41,54 @@ def messages_from_atif(value: object) -> list[dict[str, Any]]:
     if steps is None:
         raise RequestError("not an ATIF trajectory: an object with 'schema_version' and a list of 'steps' is needed")
     return [message for number, step in enumerate(steps, 1) for message in _step(step, number)]
+
+
+def atif_from_messages(
+    messages: Sequence[Mapping[str, Any]],
+    *,
+    agent: Mapping[str, Any],
+    session: str,
+    notes: Sequence[Mapping[str, Any]] = (),
+    **more: Any,
+) -> dict[str, Any]:
+    """A trajectory of chat messages with text content, which `messages_from_atif` reads back.
+
+    Args:
+        messages: a whole run; every result follows the message that made its call.
+        agent: its `name`, `version` and, where there is one, `model_name`.
+        session: names the run.
+        notes: for each assistant message, in order, what else its step holds, such as `metrics` and `extra`.
+        more: further fields of the trajectory, such as `final_metrics`.
+
+    Raises:
+        RequestError: a result comes before any message of the agent.
+    """
+    steps: list[dict[str, Any]] = []
+    said = iter(notes)
+    for index, message in enumerate(messages):
+        if message["role"] == "tool":
+            if not steps or steps[-1]["source"] != "agent":
+                raise RequestError("a tool result must follow the assistant message with its call", message=index)
+            result = {"source_call_id": message["tool_call_id"], "content": message["content"]}
+            steps[-1].setdefault("observation", {"results": []})["results"].append(result)
+            continue
+        source = "agent" if message["role"] == "assistant" else message["role"]
+        step = {"step_id": len(steps) + 1, "source": source, "message": message.get("content") or ""}
+        if calls := message.get("tool_calls"):
+            step["tool_calls"] = [_told(call) for call in calls]
+        steps.append(step | dict(next(said, {}) if source == "agent" else {}))
+    return {"schema_version": _VERSION, "session_id": session, "agent": dict(agent), "steps": steps, **more}
+
+
+def _told(call: Mapping[str, Any]) -> dict[str, Any]:
+    """A call as a step has it; arguments that are no JSON object stay the text that they are."""
+    function = call["function"]
+    try:
+        arguments = json.loads(function["arguments"])
+    except ValueError:
+        arguments = None
+    given = arguments if isinstance(arguments, dict) else function["arguments"]
+    return {"tool_call_id": call["id"], "function_name": function["name"], "arguments": given}
 
 
 def _steps(value: object) -> list[Any] | None:

@@ -185,6 +185,8 @@ class _Greedy:
         rate = rates(form, part)
         order = fitting[np.argsort(-rate[fitting], kind="stable")]
         batch = order[: max(1, len(order) // 2 - FEW)]
+        if rate[batch[0]] > 0:
+            batch = batch[rate[batch] > 0]  # what adds nothing has to wait for all that adds something
         if len(batch) == 1:
             return batch
         batch = batch[np.sort(np.unique(self.unit[batch], return_index=True)[1])]  # of each unit one form

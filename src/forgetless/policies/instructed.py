@@ -52,14 +52,18 @@ class Instructed:
         if not found:
             return self.policy(units, budget, query)
         stays = floor(units)
-        kept = self._kept(units, found, stays, budget)
+        kept = self._kept(units, found, stays, budget - int(getattr(self.policy, "own", 0)))
         pinned = [replace(unit, pinned=True) if kept.get(unit.index) is unit else unit for unit in units]
         cut = {index: short for index, short in kept.items() if short is not units[index]}
-        context = self.policy(pinned, budget - sum(unit.tokens for unit in cut.values()), query)
-        if lost := _lost(context, cut):  # the policy has words of its own for them
-            pinned = [replace(cut[unit.index], pinned=True) if unit.index in lost else unit for unit in pinned]
+        lost: set[int] = set()  # those that the policy has words of its own for
+        while True:
             rest = sum(unit.tokens for index, unit in cut.items() if index not in lost)
-            context = _before(self.policy(pinned, budget - rest, query), lost, units)
+            context = self.policy(pinned, budget - rest, query)
+            if not (more := _lost(context, cut) - lost):
+                break
+            lost |= more
+            pinned = [replace(cut[unit.index], pinned=True) if unit.index in more else unit for unit in pinned]
+        context = _before(context, lost, units)
         context = _with(context, cut, budget)
         return replace(_told(context, found, kept), instructions=_words(found, kept, stays))
 
@@ -72,6 +76,8 @@ class Instructed:
         given = groupby((one for one in reversed(found) if one.state == "instruction"), key=lambda one: one.unit)
         for index, group in given:
             if index in stays:
+                if stays[index] == "opener":  # it need not stay any more once an instruction before it opens
+                    kept[index] = units[index]
                 continue
             short = self._short(units[index], sorted(group, key=lambda one: (one.part, one.span)))
             if short.tokens <= left:
@@ -153,7 +159,7 @@ def _told(context: Context, found: Sequence[Standing], kept: Mapping[int, Unit])
     for entry in context.ledger:
         if entry.unit in kept and entry.reason == "pinned":
             entry = replace(entry, reason="instruction")  # noqa: PLW2901
-        elif entry.unit in ended and not entry.pinned:
+        elif entry.unit in ended and not entry.pinned and (entry.form, entry.reason) != ("compressed", "summary"):
             entry = replace(entry, reason=ended[entry.unit])  # noqa: PLW2901
         ledger.append(entry)
     return replace(context, ledger=tuple(ledger))

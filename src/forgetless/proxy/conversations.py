@@ -106,7 +106,7 @@ class Live:
 
     def pinned(self, body: Mapping[str, Any]) -> list[int]:
         """Indices of the messages of a request that are pinned; what was dropped counts as no instruction."""
-        find = self.session._find or self.session._again
+        find = self.session.recogniser
         if find is not None:
             find.dropped = ()
         if not (pins := self.pins | self.wanted):

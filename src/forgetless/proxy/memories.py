@@ -76,12 +76,14 @@ class Remembering:
         memory: empty where there is none.
         since: index of the first unit that the memory does not know of.
         shortens: whether what must stay is cut inside where it does not fit.
+        own: tokens that the prompt needs beside messages: what is kept for standing instructions leaves them room.
     """
 
     rewriter: Ccm
     memory: str
     since: int
     shortens: bool = False
+    own: int = 0
     lazy: ClassVar[bool] = False
 
     def __call__(self, units: Sequence[Unit], budget: int, query: Unit | None = None) -> Context:
@@ -129,7 +131,7 @@ class Memories:
             dialect = ""
         since = 0 if known < 0 else _since(taken, index)
         rewriter = replace(self.rewriter, counter=taken.counter, dialect=dialect)
-        live.policy = Remembering(rewriter, memory, since, self._shortens)
+        live.policy = Remembering(rewriter, memory, since, self._shortens, rewriter.own(taken.units, memory))
 
     async def keep(self, live: Live, key: bytes, memory: str) -> None:
         """Keep a memory under a reply; where the store is away, in this process alone."""
@@ -193,6 +195,7 @@ class Screened:
         """
         if not isinstance(self._policy, Remembering):
             return
+        self._screen.end()  # of a stream that broke off; nobody hears it any more
         memory, outcome = self._policy.rewriter.update(self._screen.takers, self._policy.memory)
         self._memories.metrics.memories.labels(outcome).inc()
         if outcome in NEW:

@@ -221,6 +221,14 @@ def test_what_becomes_of_a_memory(text: str, memory: str, outcome: str) -> None:
     assert rewriter.read(said(text), "key=7")[1:] == (memory, outcome)
 
 
+@pytest.mark.parametrize("more", [(), (Call("x", "look", "{}"),)])
+def test_of_a_reply_that_was_cut_off_in_its_block_the_block_is_dropped(more: tuple[Call, ...]) -> None:
+    reply = Message("assistant", (Text("ls\n<memory>\nkey=8"), *more))
+    seen, memory, outcome = ccm().read(reply, "key=7", cut=True)
+    assert (seen.parts[0], memory, outcome) == (Text("ls\n\nkey=8" if more else "ls\n"), "key=7", "broken")
+    assert ccm().absorb(said("<memory>\nkey=8"), "key=7", cut=True) == (Message("assistant", ()), "key=7")
+
+
 def test_a_memory_that_is_too_long_again_is_cut_with_a_marker() -> None:
     rewriter = ccm(limit=60)
     _, memory, outcome = rewriter.read(said(f"<memory>{'note ' * 100}</memory>ls"), "word " * 90)

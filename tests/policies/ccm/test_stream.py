@@ -32,8 +32,9 @@ memory = st.sampled_from(["", "\n", "\nkey=7\n", "\n```\ncode\n", "<", "</mem", 
 block = st.tuples(st.sampled_from([("memory", "whole"), ("memory_edit", "edit")]), memory)
 
 
-def taken(taker: Taker, pieces: Sequence[str]) -> str:
-    return "".join(map(taker.feed, pieces)) + taker.end()
+def taken(taker: Taker, pieces: Sequence[str], cut: bool | None = False, late: bool = False) -> str:
+    said = "".join(map(taker.feed, pieces))
+    return said + (taker.end(None) if late else "") + taker.end(cut)
 
 
 def cut(text: str, places: Sequence[int]) -> list[str]:
@@ -41,14 +42,28 @@ def cut(text: str, places: Sequence[int]) -> list[str]:
     return [text[a:b] for a, b in pairwise(ends)]
 
 
-@given(texts, st.lists(st.integers(0, 500), max_size=6))
-@example("<memory>a</memory>\n\n  b", [3])
-def test_it_does_not_matter_where_a_text_is_cut(text: str, places: Sequence[int]) -> None:
-    whole, pieces, single = Stream(), Stream(), Stream()
-    visible = taken(whole, [text])
-    assert taken(pieces, cut(text, places)) == taken(single, list(text)) == visible
-    assert pieces.blocks == single.blocks == whole.blocks
-    assert pieces.broken == single.broken == whole.broken
+@given(texts, st.lists(st.integers(0, 500), max_size=6), st.booleans())
+@example("<memory>a</memory>\n\n  b", [3], False)
+def test_it_does_not_matter_where_a_text_is_cut(text: str, places: Sequence[int], off: bool) -> None:
+    whole, pieces, single, late = Stream(), Stream(), Stream(), Stream()
+    visible = taken(whole, [text], off)
+    assert taken(pieces, cut(text, places), off) == taken(single, list(text), off) == visible
+    assert taken(late, [text], off, late=True) == visible, "nor whether it is known later that it was cut off"
+    assert pieces.blocks == single.blocks == late.blocks == whole.blocks
+    assert pieces.broken == single.broken == late.broken == whole.broken
+
+
+@given(texts)
+def test_of_a_reply_that_was_cut_off_the_open_block_is_gone_and_nothing_else(text: str) -> None:
+    ended, cut_off, told = Stream(), Stream(), Stream()
+    visible, shorter = taken(ended, [text]), taken(cut_off, [text], cut=True)
+    assert visible.startswith(shorter)
+    assert cut_off.broken == min(1, ended.broken)
+    early = taken(told, [text], None)
+    assert told.open == bool(ended.broken)
+    assert early == shorter, "what is held back is the open block"
+    if not ended.broken:
+        assert (shorter, cut_off.blocks) == (visible, ended.blocks)
 
 
 @given(texts)
@@ -101,6 +116,13 @@ def test_what_is_no_block_goes_on(text: str, visible: str, broken: int) -> None:
     assert taker.broken == broken
 
 
+@pytest.mark.parametrize("end", range(len("<memory>"), len("<memory>\nkey=7\n</memory>")))
+def test_a_block_that_is_cut_off_is_dropped_wherever_that_is(end: int) -> None:
+    taker = Stream()
+    assert taken(taker, ["ls\n", "<memory>\nkey=7\n</memory>"[:end]], cut=True) == "ls\n"
+    assert (taker.blocks, taker.broken, taker.open) == ([], 1, False)
+
+
 def test_little_is_held_back() -> None:
     taker = Stream()
     assert taker.feed("one two <") == "one two "
@@ -133,6 +155,36 @@ def test_the_field_of_an_object_is_taken_and_the_rest_stays_as_it_is_spelt(
     assert taken(taker, list(text)) == visible
     assert taker.blocks == [Block(*one) for one in blocks]  # type: ignore[arg-type]
     assert not taker.broken
+
+
+@pytest.mark.parametrize(
+    ("text", "visible", "blocks", "broken"),
+    [
+        ('{"a": 1, "context_window": "key', '{"a": 1, ', [], 1),
+        ('{"context_window": ', "{", [], 1),
+        ('so {x}: {"a": "{", "context_window" : "key=\\"7', 'so {x}: {"a": "{", ', [], 1),
+        ('{"a": "x" y", "context_window": "key', '{"a": "x" y", ', [], 1),
+        ('{"context_window": "he said "no" to', "{", [], 1),
+        ('{"context_window_edit": "- a", "b": 1, "context_window": "key', '{"b": 1, ', [("edit", "- a")], 1),
+        ('{"context_window": "a", "commands": [{"k', '{"commands": [{"k', [("whole", "a")], 0),
+        ('{"a": "the \\"context_window\\": ', '{"a": "the \\"context_window\\": ', [], 0),
+        ('{"a": 1, "context_win', '{"a": 1, "context_win', [], 0),
+    ],
+)
+def test_an_object_that_is_cut_off_in_its_memory_goes_on_up_to_there(
+    text: str, visible: str, blocks: list[tuple[str, str]], broken: int
+) -> None:
+    for late in (False, True):
+        taker = Field()
+        assert taken(taker, list(text), cut=True, late=late) == visible
+        assert taker.blocks == [Block(*one) for one in blocks]  # type: ignore[arg-type]
+        assert (taker.broken, taker.open) == (broken, False)
+
+
+def test_a_value_that_a_quote_ends_too_early_is_no_memory() -> None:
+    taker, text = Field(), '{"context_window": "he said "no" to it", "commands": []}'
+    assert taken(taker, [text]) == text
+    assert (taker.blocks, taker.broken) == ([], 1)
 
 
 def test_a_field_that_cannot_be_read_is_counted_and_no_text_is_lost() -> None:

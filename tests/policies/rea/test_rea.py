@@ -15,12 +15,12 @@ LONG = (
 
 
 class Given:
-    """A similarity that reads its number from the text."""
+    """A similarity that reads its number from the text; 0 where there is none."""
 
     name = "given"
 
     def __call__(self, texts: Sequence[str], question: str) -> list[float]:
-        return [float(text.rpartition("#")[2].split()[0]) for text in texts]
+        return [float(text.rpartition("#")[2].split()[0]) if "#" in text else 0.0 for text in texts]
 
 
 def talk(
@@ -38,7 +38,7 @@ def forms(done: Any) -> list[str]:
 
 
 def policy(**options: Any) -> Any:
-    return load_policy("rea", near=Given(), low=0.3, high=0.7, **options)
+    return load_policy("rea", near=Given(), thresholds=(0.3, 0.7), **options)
 
 
 def test_three_forms_by_two_thresholds_both_ends_in_the_middle() -> None:
@@ -62,16 +62,33 @@ def test_ablations_keep_all_replies_or_none() -> None:
     assert forms(compact(talk(0.1, 0.9), budget=10**6, policy=policy(replies="abandon")))[1::2] == ["omitted"] * 2
 
 
-def test_under_pressure_the_least_similar_give_way_first_and_user_words_last() -> None:
-    messages = talk(0.9, 0.8, 0.95, 0.85)
+ORDER = {"raw": 2, "compressed": 1, "omitted": 0}
+
+
+@pytest.mark.parametrize("replies", ["bands", "paper", "preserve"])
+def test_under_pressure_replies_that_are_not_near_give_way_first_the_least_similar_before_others(replies: str) -> None:
+    messages = talk(0.5, 0.35, 0.6, 0.45)
     total = compact(messages, budget=10**6, policy="full").tokens
-    order = {"raw": 2, "compressed": 1, "omitted": 0}
     for share in (0.9, 0.7, 0.5, 0.3, 0.2):
-        done = compact(messages, budget=int(total * share), policy=policy(replies="preserve"))
-        kept = sorted((entry.score or 0.0, order[entry.form]) for entry in done.ledger[1::2])
+        done = compact(messages, budget=int(total * share), policy=policy(replies=replies))
+        kept = sorted((entry.score or 0.0, ORDER[entry.form]) for entry in done.ledger[1::2])
         assert [form for _, form in kept] == sorted(form for _, form in kept)
         assert set(forms(done)[::2]) == {"raw"}
         assert done.tokens <= done.budget
+
+
+def test_what_is_near_outlives_user_words_that_are_not_and_these_replies_that_are_not() -> None:
+    messages = talk(0.5, 0.9, 0.6, 0.4, last="And then?")
+    for n in range(0, 8, 2):
+        messages[n]["content"] = "What about this day, as far as you know, and all that was said of it? " + f"#{n / 20}"
+    gone: list[int] = []
+    for budget in range(compact(messages, budget=10**6, policy="full").tokens, 12, -2):
+        done = compact(messages, budget=budget, policy=policy(replies="paper"))
+        gone += [entry.unit for entry in done.ledger if entry.form == "omitted" and entry.unit not in gone]
+        assert done.messages[0]["role"] == "user"
+    assert gone[:3] == [7, 1, 5], "replies that are not near: 0.4, 0.5, 0.6"
+    assert set(gone[3:6]) == {0, 4, 6}, "user words but those that the reply that is near answers"
+    assert gone[6:] in ([2, 3], [3, 2])
 
 
 def test_by_words_it_finds_what_is_asked() -> None:
@@ -85,7 +102,7 @@ def test_by_words_it_finds_what_is_asked() -> None:
 
 
 @pytest.mark.parametrize(
-    "options", [{"low": 0.8, "high": 0.2}, {"replies": "some"}, {"near": "cosine"}, {"near": Given()}]
+    "options", [{"thresholds": (0.8, 0.2)}, {"replies": "some"}, {"near": "cosine"}, {"near": Given()}]
 )
 def test_wrong_options_are_refused(options: dict[str, Any]) -> None:
     with pytest.raises(ConfigError):

@@ -2,12 +2,12 @@
 
 Each model call of a recorded run is made again: the history before it goes through a session under a budget, and what
 would be sent is compared, message by message on the wire, with what was sent the call before. No model is called: the
-recorded reply follows, whatever was sent, so this says what a policy costs and not what an agent would do under it.
+recorded reply follows, whatever was sent, so this says what a policy costs and not what an agent would do under it. The
+same for an agent that rewrites a memory of a given size at each turn (CCM).
 """
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
@@ -20,25 +20,29 @@ from typing import Annotated, Any, TypeAlias
 
 from cyclopts import Parameter
 
+from forgetless.benchmarks.agent_plots import ccm_plot
+from forgetless.benchmarks.ccm_costs import MEMORIES, Shape, break_evens, by_length, rewritten, told
 from forgetless.benchmarks.metrics import by_policy, estimate
 from forgetless.benchmarks.peers import PINS, Peers
 from forgetless.benchmarks.plots import draw, replay_plot
 from forgetless.benchmarks.prices import PRICES, Price, Request, cost
+from forgetless.benchmarks.replay_tables import tables
 from forgetless.benchmarks.results import open_run
+from forgetless.benchmarks.scale import Piece, Scale, common, total
 from forgetless.benchmarks.subjects import subject
 from forgetless.benchmarks.validators.chat import validate
 from forgetless.compaction import compact
 from forgetless.datasets.trajectories import Recording, load_trajectories
 from forgetless.errors import BudgetError, ConfigError
-from forgetless.registry import DEFAULT, LASTING, load_dialect, policy_names
+from forgetless.registry import DEFAULT, LASTING, policy_names
 from forgetless.session import LOW, Session
 from forgetless.tokens import Counter, for_model
 
 __all__ = ["EVERY_TURN", "FULL", "MAIN", "Cell", "replay"]
 
-BENCHMARK = "replay@1"
+BENCHMARK = "replay@2"
 
-FULL = "full"
+FULL, CCM = "full", "ccm"
 EVERY_TURN = f"{DEFAULT}-every-turn"
 """The default policy without a session: it chooses anew at each call, for what the newest step asks."""
 
@@ -133,6 +137,7 @@ def replay(
     seed: int = 0,
     budgets: Annotated[tuple[int, ...], Many] = (4_000,),
     lows: Annotated[tuple[float, ...], Many] = (),
+    memories: Annotated[tuple[int, ...], Many] = MEMORIES,
     peers: bool = True,
     json: bool = False,
 ) -> None:
@@ -144,14 +149,11 @@ def replay(
         seed: of the bootstrap intervals.
         budgets: tokens of the whole request.
         lows: low water marks to try with the default policy, as shares of the room that what must stay leaves.
+        memories: tokens of a memory that the agent rewrites at each turn in place of having its history (CCM).
         peers: compare with LangChain, in an environment that is made when missing.
         json: print the summary to stdout, and the tables to stderr.
     """
-    budgets, lows = tuple(sorted(set(budgets))), tuple(sorted(set(lows)))
-    if min((*budgets, 1)) < 1 or not budgets:
-        raise ConfigError(f"budgets must be above 0 tokens, not {budgets!r}")
-    if not all(0 < low <= 1 for low in lows):
-        raise ConfigError(f"low water marks must be above 0 and at most 1, not {lows!r}")
+    budgets, lows, memories = _checked(budgets, lows, memories)
     recordings = [recording for recording in load_trajectories(data) if any(_calls(recording))]
     if not recordings:
         raise ConfigError(f"{str(data)!r} holds no run with a model call")
@@ -161,6 +163,7 @@ def replay(
         "budgets": budgets,
         "low": LOW,
         "lows": lows,
+        "memories": memories,
         "peers": PINS[:1] if peers else (),
         "prices": [asdict(price) for price in PRICES],
     }
@@ -169,6 +172,7 @@ def replay(
         run = stack.enter_context(open_run(out, BENCHMARK, **config))
         cells: list[Cell] = []
         swept: dict[float, list[Cell]] = {low: [] for low in lows}
+        kept: dict[int, list[Cell]] = {memory: [] for memory in memories}
         for recording in _progress(recordings):
             measured = _Measured(recording, _counter())
             for cell in measured.cells(budgets, others):
@@ -178,12 +182,31 @@ def replay(
                 cell = measured.under(LASTING, budget, low)
                 run.record(low=low, **cell.record())
                 swept[low].append(cell)
-        summary = _summary(cells, swept, budgets, seed)
+            for memory in memories:
+                cell = measured.with_memory(memory)
+                run.record(memory=memory, **cell.record())
+                kept[memory].append(cell)
+        summary = _summary(cells, swept, budgets, seed) | {"ccm": _ccm(cells, kept, recordings, seed)}
         run.finish(summary)
     draw(replay_plot, summary, out / "replay.png")
-    _tables(summary, stderr=json)
+    if memories:
+        draw(ccm_plot, summary, out / "ccm.png")
+    tables(summary, stderr=json)
     if json:
         print(dumps(summary, indent=2))
+
+
+def _checked(
+    budgets: tuple[int, ...], lows: tuple[float, ...], memories: tuple[int, ...]
+) -> tuple[tuple[int, ...], tuple[float, ...], tuple[int, ...]]:
+    """The options, each once and in order."""
+    if min((*budgets, 1)) < 1 or not budgets:
+        raise ConfigError(f"budgets must be above 0 tokens, not {budgets!r}")
+    if not all(0 < low <= 1 for low in lows):
+        raise ConfigError(f"low water marks must be above 0 and at most 1, not {lows!r}")
+    if min((*memories, 0)) < 0:
+        raise ConfigError(f"memories must be at least 0 tokens, not {memories!r}")
+    return tuple(sorted(set(budgets))), tuple(sorted(set(lows))), tuple(sorted(set(memories)))
 
 
 @lru_cache(maxsize=1)
@@ -205,13 +228,12 @@ def _calls(recording: Recording) -> Iterator[int]:
 
 
 class _Measured:
-    """One run, and a scale for what is sent in it: wire messages as text, with their tokens, each counted once."""
+    """One run, and a scale for what is sent in it."""
 
     def __init__(self, recording: Recording, counter: Counter) -> None:
         self.recording = recording
         self.counter = counter
-        self.wire = load_dialect("chat")
-        self.known: dict[str, int] = {}
+        self.scale = Scale(counter)
 
     def cells(self, budgets: Sequence[int], others: Peers | None) -> Iterator[Cell]:
         """The whole history, then every policy (in a session, and the default one anew each turn) and LangChain."""
@@ -232,18 +254,27 @@ class _Measured:
         cell.evictions = session.evictions
         return cell
 
+    def with_memory(self, memory: int) -> Cell:
+        """The run of an agent that rewrites its memory."""
+        cell = Cell(self.recording.task, self.recording.trial, CCM, None)
+        cell.requests = rewritten(
+            self.recording.messages, [*_calls(self.recording)], memory, self.scale, told(self.counter)
+        )
+        cell.rewrites = len(cell.requests) - 1
+        return cell
+
     def _cell(self, name: str, budget: int | None, send: Sender) -> Cell:
         messages = self.recording.messages
         cell = Cell(self.recording.task, self.recording.trial, name, budget)
-        before: list[tuple[str, int]] = []
+        before: list[Piece] = []
         told = True  # whether the library knows the previous request
         for place in _calls(self.recording):
             sent = send(messages[:place])
-            now = self._weighed(sent.messages)
-            prefix, tokens = _common(before, now), _total(now)
-            output = _total(self._weighed([messages[place]]))
+            now = self.scale.weigh(sent.messages)
+            prefix, tokens = common(before, now), total(now)
+            output = total(self.scale.weigh([messages[place]]))
             cell.requests.append(Request(tokens, prefix, output))
-            cell.rewrites += prefix < _total(before)
+            cell.rewrites += prefix < total(before)
             cell.over += budget is not None and tokens > budget
             cell.refused += bool(validate(list(sent.messages)))
             reused = prefix if sent.reused is None or not told else sent.reused
@@ -251,29 +282,6 @@ class _Measured:
             cell.understated += reused < prefix
             before, told = now, sent.reused is not None
         return cell
-
-    def _weighed(self, messages: History) -> list[tuple[str, int]]:
-        found: list[tuple[str, int]] = []
-        for message in messages:
-            text = dumps(message)
-            if text not in self.known:
-                self.known[text] = sum(map(self.counter.message, self.wire.parse([message]).messages))
-            found.append((text, self.known[text]))
-        return found
-
-
-def _total(weighed: Iterable[tuple[str, int]]) -> int:
-    return sum(tokens for _, tokens in weighed)
-
-
-def _common(before: Sequence[tuple[str, int]], now: Sequence[tuple[str, int]]) -> int:
-    """Tokens of the messages at the start that are the same, byte for byte."""
-    same = 0
-    for one, other in zip(before, now, strict=False):
-        if one != other:
-            break
-        same += one[1]
-    return same
 
 
 def _prepared(session: Session, name: str, counter: Counter, history: History) -> Sent:
@@ -325,6 +333,27 @@ def _summary(
     }
 
 
+def _ccm(
+    cells: Sequence[Cell], kept: Mapping[int, Sequence[Cell]], recordings: Sequence[Recording], seed: int
+) -> dict[str, Any]:
+    """What a memory costs: over all runs, by their length, and from which length on it is cheaper."""
+    whole = {cell.run: cell for cell in cells if cell.policy == FULL}
+    shape = Shape.of(
+        ((recording.messages, [*_calls(recording)]) for recording in recordings), Scale(_counter()), told(_counter())
+    )
+    with_memory = {memory: [cell.requests for cell in found] for memory, found in kept.items()}
+    return {
+        "rows": [
+            {"memory": memory, **row}
+            for memory, found in kept.items()
+            for row in by_policy(found, partial(_row, whole, seed))
+        ],
+        "by_length": by_length([cell.requests for cell in whole.values()], with_memory, MAIN, shape.told),
+        "shape": asdict(shape),
+        "break_even": break_evens(shape, [*kept]),
+    }
+
+
 def _row(whole: Mapping[tuple[str, str], Cell], seed: int, cells: list[Cell]) -> dict[str, Any]:
     """Means over runs, with intervals that draw whole tasks, since runs of one task resemble one another."""
 
@@ -357,33 +386,3 @@ def _row(whole: Mapping[tuple[str, str], Cell], seed: int, cells: list[Cell]) ->
             for price in PRICES
         },
     }
-
-
-def _tables(summary: Mapping[str, Any], *, stderr: bool) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
-    stream = sys.stderr if stderr else sys.stdout
-    console = Console(file=stream, width=None if stream.isatty() else 160)
-    for rows, first in ((summary["rows"], "policy"), (summary["lows"], "low")):
-        table = Table(first, "budget", "prefix share", "input", "evictions", "rewrites", "peak", "over", "refused")
-        for name in ("cached, cents", "uncached", "cached beside full"):
-            table.add_column(name)
-        for row in rows:
-            budget = "none" if row["budget"] is None else f"{row['budget']:,}"
-            evictions = "-" if row["evictions"] is None else f"{row['evictions']:.2f}"
-            counts = [f"{row['rewrites']:.2f}", *(f"{row[name]:,}" for name in ("peak", "over", "refused"))]
-            money = [f"{row[name]:.2f}" for name in ("cached", "uncached")]
-            shares = _figure(row, "prefix_share"), f"{row['input']:,.0f}"
-            table.add_row(str(row[first]), budget, *shares, evictions, *counts, *money, _figure(row, "cached_to_full"))
-        if rows:
-            table.title = f"{summary['task']}, {summary['price']}"
-            wrong = [sum(row[name] for row in rows) for name in ("overstated", "understated")]
-            table.caption = "beside the wire our reused_tokens is too high in {:,} calls, too low in {:,}".format(
-                *wrong
-            )
-            console.print(table)
-
-
-def _figure(row: Mapping[str, Any], name: str) -> str:
-    return f"{row[name]:.2f} [{row[f'{name}_low']:.2f}, {row[f'{name}_high']:.2f}]"

@@ -28,6 +28,7 @@ from forgetless.datasets.logs import read_logs
 from forgetless.datasets.trajectories import Recording, load_trajectories
 from forgetless.errors import ConfigError
 from forgetless.policies.select import Select
+from forgetless.registry import load_policy
 from forgetless.tokens import Counter, for_model
 
 __all__ = ["POLICIES", "retention"]
@@ -37,6 +38,12 @@ DIALOGUE = f"dialogue-recall@{dialogue_recall.VERSION}"
 AGENTS = f"identifier-availability@{identifier_availability.VERSION}"
 
 POLICIES = ("recent", "fifo", "masking", "bm25", "lre", "relevance")
+ABLATIONS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
+    "rea, preserve": ("rea", {"replies": "preserve"}),
+    "rea, abandon": ("rea", {"replies": "abandon"}),
+}
+"""What may be measured beside policies by name: REA with all replies, and with none (its Table 5)."""
+
 RULES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "locomo": {"lre": ("gold", "best"), "relevance": ("gold", "best")},
     "endless_terminals": {"lre": ("next",)},
@@ -71,7 +78,7 @@ def retention(
             the conversation or task that is measured.
         out: the results folder.
         seed: of fits and of the bootstrap intervals.
-        policies: names of policies; `full` and `oracle` are always there.
+        policies: names of policies, `rea, preserve` or `rea, abandon`; `full` and `oracle` are always there.
         dialogue_budgets: tokens of the whole request.
         agent_budgets: tokens of the whole request.
         json: print the summary to stdout, and the table to stderr.
@@ -81,7 +88,7 @@ def retention(
         raise ConfigError(f"budgets must be above 0 tokens, not {budgets!r}")
     counter = _counter()
     names = [name for name in dict.fromkeys(policies) if name not in ("full", ORACLE)]
-    shipped = [named(name, counter) for name in names]
+    shipped = [_ablation(name, counter) if name in ABLATIONS else named(name, counter) for name in names]
     talks = load_locomo(_folder(data, "locomo")) if dataset != "trajectories" else []
     runs = load_trajectories(_folder(data, "endless_terminals")) if dataset != "locomo" else []
     subjects = {
@@ -123,6 +130,12 @@ def _fitted(names: Sequence[str], kind: str, train_on: Path | None, seed: int) -
     path = _folder(train_on, kind)
     logs = list(read_logs([path]))
     return [trained(name, rule, logs, path.name, seed) for name in names for rule in RULES[kind].get(name, ())]
+
+
+def _ablation(name: str, counter: Counter) -> Subject:
+    policy, options = ABLATIONS[name]
+    made = load_policy(policy, counter=counter, **options)
+    return Subject(name, "", lambda _: made)
 
 
 def _counter() -> Counter:

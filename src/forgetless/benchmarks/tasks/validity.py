@@ -6,7 +6,8 @@ import sys
 from collections import Counter as Tally
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from json import dumps
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,9 @@ from typing import Any
 from forgetless.benchmarks.histories import DIALECTS, History, budget_for, make
 from forgetless.benchmarks.promises import FAULTS, Breach, Outcome, Variant, emitted, examine, measure
 from forgetless.benchmarks.results import Run, open_run
-from forgetless.benchmarks.stand_ins import STAND_INS
+from forgetless.benchmarks.stand_ins import STAND_INS, Summariser
+from forgetless.instructions.noisy import Noisy
+from forgetless.instructions.rules import Rules
 from forgetless.registry import DEFAULT, policy_names
 
 __all__ = ["VERSION", "validity", "variants"]
@@ -22,6 +25,7 @@ __all__ = ["VERSION", "validity", "variants"]
 VERSION = "validity-1"
 
 PEER_HISTORIES = 1_000
+INSTRUCTIONS = 0.3
 _CHUNK = 25
 _WORKERS = 2
 _PEER_FAULTS = ("refused", "over_budget", "altered", "order", "pins_lost", "crash")
@@ -56,6 +60,7 @@ def validity(
     out: Path = Path("results/validity"),
     seed: int = 0,
     peers: bool = True,
+    instructions: bool = False,
     json: bool = False,
 ) -> None:
     """Check every promise of every policy on random histories of all dialects.
@@ -65,15 +70,19 @@ def validity(
         out: folder for config.json, records.jsonl (a line per fault, one of totals per policy), summary.json.
         seed: of the first history; each later one has the next.
         peers: also run LangChain's and LiteLLM's trimming, on up to the first 1,000 chat histories.
+        instructions: have three user messages in ten count as standing instructions, which every policy has to keep.
         json: print the summary as JSON, not as a table.
 
     Raises:
         SystemExit: 1 when a policy of ours broke a promise.
     """
     names = [variant.name for variant in variants()]
-    with open_run(out, VERSION, histories=histories, seed=seed, policies=names, peers=peers) as run:
+    config = {"histories": histories, "seed": seed, "policies": names, "peers": peers, "instructions": instructions}
+    with open_run(out, VERSION, **config) as run:
         totals = {name: _Total() for name in names}
-        for number, dialect, budget, outcomes in _progress(_examined(seed, histories), histories, "histories"):
+        for number, dialect, budget, outcomes in _progress(
+            _examined(seed, histories, instructions), histories, "histories"
+        ):
             for name, outcome in zip(names, outcomes, strict=True):
                 totals[name].add(outcome)
                 _record(run, outcome.breaches, seed=number, dialect=dialect, policy=name, budget=budget)
@@ -92,11 +101,19 @@ def validity(
         raise SystemExit(1)
 
 
-def variants() -> list[Variant]:
-    """Every registered policy (stand-ins for what calls a model), the papers' own form of `recent`, and truncation."""
+def variants(*, instructions: bool = False) -> list[Variant]:
+    """Every registered policy (stand-ins for what calls a model), the papers' own forms, and truncation.
+
+    Args:
+        instructions: with a recogniser that errs, so that there are many.
+    """
     named = [Variant(name, name, STAND_INS.get(name, {})) for name in policy_names(models=True)]
     eager = Variant("recent-eager", "recent", {"eager": True})
-    return [*named, eager, Variant(f"{DEFAULT}-truncate", DEFAULT, truncate=True)]
+    paper = Variant("rea-paper", "rea", {"replies": "paper"})
+    rewritten = Variant("rea-rewritten", "rea", {"compress": Summariser()})
+    cut = Variant(f"{DEFAULT}-truncate", DEFAULT, truncate=True)
+    find = Noisy(Rules(), false_positives=INSTRUCTIONS) if instructions else None
+    return [replace(variant, instructions=find) for variant in (*named, eager, paper, rewritten, cut)]
 
 
 def _history(number: int) -> History:
@@ -106,21 +123,21 @@ def _history(number: int) -> History:
 _Examined = tuple[int, str, int, list[Outcome]]
 
 
-def _examined(seed: int, many: int) -> Iterator[_Examined]:
+def _examined(seed: int, many: int, instructions: bool) -> Iterator[_Examined]:
     """The outcomes of each history in turn, from two processes where it is worth it."""
     chunks = [range(at, min(at + _CHUNK, seed + many)) for at in range(seed, seed + many, _CHUNK)]
     if len(chunks) <= _WORKERS * 4:
         for chunk in chunks:
-            yield from _chunk(chunk)
+            yield from _chunk(chunk, instructions)
         return
     with ProcessPoolExecutor(_WORKERS) as pool:
-        for examined in pool.map(_chunk, chunks):
+        for examined in pool.map(partial(_chunk, instructions=instructions), chunks):
             yield from examined
 
 
-def _chunk(numbers: Iterable[int]) -> list[_Examined]:
+def _chunk(numbers: Iterable[int], instructions: bool) -> list[_Examined]:
     found: list[_Examined] = []
-    forms = variants()
+    forms = variants(instructions=instructions)
     for number in numbers:
         history = _history(number)
         measured = measure(history)

@@ -26,14 +26,24 @@ class Taker(Protocol):
 
     Attributes:
         blocks: taken so far, in order.
-        broken: blocks that began and did not end. They are no blocks: their text goes on.
+        broken: blocks that began and did not end. They are no blocks: their text goes on, unless the reply was cut off
+            in them.
     """
 
     blocks: list[Block]
     broken: int
 
+    @property
+    def open(self) -> bool:
+        """Whether a block has begun and not ended: what becomes of its text depends on how the reply ends."""
+
     def feed(self, text: str) -> str:
         """Take a piece; what may go on by now."""
 
-    def end(self) -> str:
-        """The text is over: the rest of what goes on."""
+    def end(self, cut: bool | None = False) -> str:
+        """The text is over: the rest of what goes on.
+
+        Args:
+            cut: whether the reply was cut off here; what stands in an open block is then dropped. None where that is
+                not known yet: what goes on in any case, and where a block is `open`, `end` has to be called again.
+        """

@@ -1,6 +1,7 @@
 """Takes the memory out of a reply that is a JSON object, as Terminus-2's are, where it stands in a field of its own.
 
 All else of the text stays as it is spelt. A text goes on as a whole once it is over: nobody can act on half an object.
+Where the reply was cut off inside a field of memory, the text goes on up to that field.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ FIELDS: Final[dict[str, Literal["whole", "edit"]]] = {"context_window": "whole",
 TRIES: Final = 64
 """Opening braces from which an object is looked for."""
 
+_NAMED = re.compile(rf'"(?:{"|".join(FIELDS)})"[ \t\r\n]*:')
 _SPACE = re.compile(r"[ \t\r\n]*")
 _decoder = json.JSONDecoder(strict=False)  # models write newlines into strings
 
@@ -44,10 +46,20 @@ class Field:
         self._pieces.append(text)
         return ""
 
-    def end(self) -> str:
-        """The text without the fields; as it was where it holds none that can be read."""
+    @property
+    def open(self) -> bool:
+        """Whether there is a field that may not have ended."""
+        return _NAMED.search("".join(self._pieces)) is not None
+
+    def end(self, cut: bool | None = False) -> str:
+        """The text without the fields; see `Taker`. As it was where it holds none that can be read."""
+        if cut is None and self.open:
+            return ""
         text = "".join(self._pieces)
         self._pieces.clear()
+        return self._taken(text, bool(cut))
+
+    def _taken(self, text: str, cut: bool) -> str:
         at = -1
         for _ in range(TRIES):
             at = text.find("{", at + 1)
@@ -56,10 +68,16 @@ class Field:
             members = list(_members(text, at))
             if any(member.name in FIELDS for member in members):
                 self.blocks += [_block(member) for member in members if member.name in FIELDS]
-                return _without(text, members)
+                return _without(self._before(text, members[-1].end) if cut else text, members)
             at = members[-1].end if members else at
-        self.broken += any(f'"{name}"' in text for name in FIELDS)
-        return text
+        before = self._before(text, 0)
+        return before if cut else text
+
+    def _before(self, text: str, start: int) -> str:
+        """The text up to a field that was looked for from `start` on, and can't be read."""
+        found = _NAMED.search(text, start)
+        self.broken += found is not None
+        return text[: found.start()] if found else text
 
 
 def _members(text: str, start: int) -> Iterator[_Member]:
@@ -74,9 +92,11 @@ def _members(text: str, start: int) -> Iterator[_Member]:
             value, end = _decoder.raw_decode(text, _next(text, colon + 1))
         except (ValueError, RecursionError):
             return
-        yield _Member(name, value, at, end)
         comma = _next(text, end)
-        if text[comma : comma + 1] != ",":
+        if text[comma : comma + 1] not in {",", "}"}:
+            return  # cut off, or a quote in the value ended it too early
+        yield _Member(name, value, at, end)
+        if text[comma] != ",":
             return
         at = _next(text, comma + 1)
 

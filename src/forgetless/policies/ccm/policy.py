@@ -100,20 +100,26 @@ class Ccm:
         context = assemble(units, {**pinned, **raw}, budget, pinned=pinned, dropped=dropped)
         return context if made is None else self._with(context, made)
 
-    def absorb(self, reply: Message, memory: str) -> tuple[Message, str]:
-        """Split a model's reply into what its reader sees and the new memory."""
-        return self.read(reply, memory)[:2]
+    def absorb(self, reply: Message, memory: str, *, cut: bool = False) -> tuple[Message, str]:
+        """Split a model's reply into what its reader sees and the new memory.
 
-    def read(self, reply: Message, memory: str) -> Absorbed:
+        Args:
+            reply: the reply.
+            memory: the memory before it.
+            cut: whether the reply was cut off, by its token limit for one: a block that it ends in is then dropped.
+        """
+        return self.read(reply, memory, cut=cut)[:2]
+
+    def read(self, reply: Message, memory: str, *, cut: bool = False) -> Absorbed:
         """As `absorb`, with what became of the memory."""
         takers: list[Taker] = []
 
         def visible(part: Text) -> Text:
             takers.append(taker := self.template.taker())
-            return replace(part, text=taker.feed(part.text) + taker.end())
+            return replace(part, text=taker.feed(part.text) + taker.end(cut and part is reply.parts[-1]))
 
         parts = [visible(part) if type(part) is Text else part for part in reply.parts]
-        if any(taker.blocks for taker in takers):
+        if any(taker.blocks or taker.broken for taker in takers):
             parts = [part for part in parts if type(part) is not Text or part.text.strip()]
         return Absorbed(replace(reply, parts=tuple(parts)), *self.update(takers, memory))
 
@@ -140,6 +146,11 @@ class Ccm:
         """What must stay, as unit index -> reason: the floor, and the task."""
         task = self._task(units)
         return floor(units) | ({task: "task"} if task is not None and not units[task].pinned else {})
+
+    def own(self, units: Sequence[Unit], memory: str) -> int:
+        """Tokens that a prompt has for what the model is told and for its memory, at least."""
+        task = self._task(units)
+        return 0 if task is None else self._made(units[task], memory, 0).tokens - units[task].tokens
 
     def _task(self, units: Sequence[Unit]) -> int | None:
         """The user unit that set the task; None where no user has spoken."""

@@ -2,8 +2,8 @@
 
 A tag inside a code fence, inline code or the thoughts that open a reply (`<think>`) is text. So is a block that is
 never closed: its text goes on without its opening tag, since what is memory and what is action can't be told apart
-any more, and the memory before it stays. Blanks around a block go with it. A text without a block goes on byte for
-byte.
+any more, and the memory before it stays. But where the reply was cut off in it, all of it is memory, and dropped.
+Blanks around a block go with it. A text without a block goes on byte for byte.
 
 Simplified from Markdown: inline code ends on its line, within `SPAN` characters.
 """
@@ -42,6 +42,7 @@ class Stream:
         self._text = ""  # what is not decided yet, from `_at` on
         self._at = 0
         self._final = False
+        self._cut: bool | None = None
         self._tag = ""  # of the block that is open
         self._searched = 0  # how far its end has been looked for
         self._never: set[str] = set()  # tags that are known not to be closed any more
@@ -58,11 +59,16 @@ class Stream:
         self._text += text
         return self._scan()
 
-    def end(self) -> str:
-        """The text is over: the rest of what goes on."""
-        self._final = True
+    @property
+    def open(self) -> bool:
+        """Whether a block has begun and not ended."""
+        return bool(self._tag)
+
+    def end(self, cut: bool | None = False) -> str:
+        """The text is over: the rest of what goes on; see `Taker`."""
+        self._final, self._cut = True, cut
         rest = self._scan()
-        if not self._begun and not self.blocks and not self.broken:
+        if not self._tag and not self._begun and not self.blocks and not self.broken:
             rest, self._lead = self._lead + rest, ""
         return rest
 
@@ -113,13 +119,14 @@ class Stream:
         tag = self._tag
         close = f"</{tag}>"
         end = self._text.find(close, max(self._at, self._searched))
-        if end < 0 and not self._final:
+        if end < 0 and self._cut is None:
             self._searched = max(self._at, len(self._text) - len(close) + 1)
             return None
         self._tag, self._searched = "", 0
         if end < 0:
             self.broken += 1
             self._never.add(tag)
+            self._at = len(self._text) if self._cut else self._at
             return ""
         self.blocks.append(Block(TAGS[tag], self._text[self._at : end]))
         self._at = end + len(close)

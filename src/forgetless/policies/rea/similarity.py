@@ -30,8 +30,9 @@ class Words:
     def __call__(self, texts: Sequence[str], question: str) -> list[float]:
         """See `Similarity`."""
         asked = dict.fromkeys(words(question))
-        found = [Counter(filter(asked.__contains__, words(text))) for text in texts]
-        lengths = [len(words(text)) for text in texts]
+        said = list(map(words, texts))
+        found = [Counter(filter(asked.__contains__, each)) for each in said]
+        lengths = list(map(len, said))
         mean = sum(lengths) / len(texts) if texts else 0.0
         many = Counter(word for hit in found for word in hit)
         worth = {word: log(1 + (len(texts) - many[word] + 0.5) / (many[word] + 0.5)) for word in asked}

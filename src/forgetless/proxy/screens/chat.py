@@ -6,22 +6,26 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from forgetless.policies.ccm.blocks import Taker
-from forgetless.proxy.screens.base import Make, taken
+from forgetless.proxy.screens.base import CUT, Make, taken
 from forgetless.proxy.seams.base import emit, load
-from forgetless.replies.loose import place, string
+from forgetless.replies.loose import fault, place, string
 from forgetless.replies.sse import Event
 
 __all__ = ["ChatScreen"]
 
 
 class ChatScreen:
-    """The screen of the dialect `chat`. Of several choices the first is the one that counts."""
+    """The screen of the dialect `chat`. Of several choices the first is the one that counts.
+
+    A reply with calls was cut off in them, not in its text.
+    """
 
     def __init__(self, make: Make) -> None:
         """Take what makes takers."""
         self._make = make
         self._takers: dict[int, Taker] = {}
         self._open: dict[int, Mapping[str, Any]] = {}  # index of a choice that has not ended -> its last chunk
+        self._calls: set[int] = set()  # indices of choices with calls
 
     @property
     def takers(self) -> Sequence[Taker]:
@@ -40,10 +44,10 @@ class ChatScreen:
         """What may go on once a chunk has come."""
         data = load(event)
         if data is None:
-            return (self.end() if event.data.strip() == "[DONE]" else b"") + event.raw
+            return (self._rest(False) if event.data.strip() == "[DONE]" else b"") + event.raw
         choices = data.get("choices")
         if not isinstance(choices, list) or not choices:
-            return event.raw
+            return (self._rest(True) if fault(data) else b"") + event.raw
         made = [self._grown(at, choice, data) for at, choice in enumerate(choices)]
         if all(a is b for a, b in zip(made, choices, strict=True)):
             return event.raw
@@ -52,9 +56,12 @@ class ChatScreen:
 
     def end(self) -> bytes:
         """What was held back of choices that have not ended."""
+        return self._rest(True)
+
+    def _rest(self, cut: bool) -> bytes:
         out = b""
         for index, data in self._open.items():
-            if rest := self._takers[index].end():
+            if rest := self._takers[index].end(cut and index not in self._calls):
                 choice = {"index": index, "delta": {"content": rest}, "finish_reason": None}
                 bare = {key: value for key, value in data.items() if key != "usage"}
                 out += emit({**bare, "choices": [choice]})
@@ -67,12 +74,12 @@ class ChatScreen:
             return choice
         taker = self._make()
         self._takers.setdefault(_index(choice, at), taker)
-        content = message.get("content")
-        made = _more(_fed(content, taker), taker.end())
+        calls = _calls(message)
+        cut = string(choice.get("finish_reason")) in CUT and not calls
+        made = _more(_fed(message.get("content"), taker), taker.end(cut))
         if not taken(taker):
             return choice
-        acts = message.get("tool_calls") or message.get("function_call")
-        return _quiet({**choice, "message": {**message, "content": made or (None if acts else "")}})
+        return _quiet({**choice, "message": {**message, "content": made or (None if calls else "")}})
 
     def _grown(self, at: int, choice: Any, data: Mapping[str, Any]) -> Any:
         """A choice of a chunk; None where nothing of it is left."""
@@ -81,11 +88,13 @@ class ChatScreen:
             return self._said(at, choice)
         index = _index(choice, at)
         taker = self._takers.setdefault(index, self._make())
-        content, ends = delta.get("content"), bool(choice.get("finish_reason"))
+        content, ends = delta.get("content"), choice.get("finish_reason")
         self._open[index] = data
+        if _calls(delta):
+            self._calls.add(index)
         made = _fed(content, taker)
         if ends:
-            made = _more(made, taker.end())
+            made = _more(made, taker.end(string(ends) in CUT and index not in self._calls))
             del self._open[index]
         if made == (content or ""):
             return choice
@@ -99,6 +108,10 @@ def _more(made: Any, rest: str) -> Any:
     if isinstance(made, list):
         return [*made, {"type": "text", "text": rest}] if rest else made
     return made + rest
+
+
+def _calls(said: Mapping[str, Any]) -> bool:
+    return bool(said.get("tool_calls") or said.get("function_call"))
 
 
 def _index(choice: Mapping[str, Any], at: int) -> int:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from forgetless.policies.ccm.blocks import Taker
-from forgetless.proxy.screens.base import Make, fed, taken
+from forgetless.proxy.screens.base import CUT, Make, fed, taken
 from forgetless.proxy.seams.base import emit, load
 from forgetless.replies.loose import count, listed, mapping, place, string
 from forgetless.replies.sse import Event
@@ -14,6 +14,8 @@ from forgetless.replies.sse import Event
 __all__ = ["ResponsesScreen"]
 
 _DELTA, _TEXT = "response.output_text.delta", "response.output_text.done"
+_BROKEN = frozenset({"response.incomplete", "response.failed", "error"})
+_LASTS = frozenset({"response.completed", *_BROKEN})
 _PLACE = ("item_id", "output_index", "content_index", "sequence_number")
 
 
@@ -29,12 +31,15 @@ class _Said:
         self.came = self.came or bool(text)
         return self._more(self.taker.feed(text))
 
-    def end(self, text: str) -> str:
+    def end(self, text: str, cut: bool | None) -> str:
         """The part is over; `text` is the whole of it, for servers that send no deltas."""
         if self.over:
             return ""
-        self.over = True
-        return self._more(("" if self.came else self.taker.feed(text)) + self.taker.end())
+        more = "" if self.came else self.taker.feed(text)
+        self.came = True
+        more += self.taker.end(cut)
+        self.over = not self.taker.open
+        return self._more(more)
 
     def _more(self, text: str) -> str:
         self.text += text
@@ -50,15 +55,14 @@ class ResponsesScreen:
         self.takers: Sequence[Taker] = ()
         self._texts: dict[tuple[int, int], _Said] = {}  # by the places of an item and of a part
         self._waiting: dict[int, list[tuple[Event | None, Mapping[str, Any]]]] = {}  # by the place of a message
+        self._held: list[tuple[Event, Mapping[str, Any], str, int]] = []  # the end of a message, until it is decided
+        self._cut: bool | None = None  # whether the reply was cut off at the end of its text, once that is known
         self._at: dict[int, int] = {}  # place of an item -> the one that it goes on with
         self._number: int | None = None  # of the next event
 
     def whole(self, body: Mapping[str, Any]) -> Mapping[str, Any]:
         """A reply body as it may go on."""
-        made, takers = self._bare(body)
-        if not self.takers:
-            self.takers = takers
-        return made
+        return self._made(body, _cut(body))
 
     def feed(self, event: Event) -> bytes:
         """What may go on once an event has come."""
@@ -68,24 +72,54 @@ class ResponsesScreen:
         if self._number is None:
             self._number = count(data.get("sequence_number"))
         kind, index = string(data.get("type")) or event.name, place(data.get("output_index"))
-        if isinstance(response := data.get("response"), Mapping):
-            made = self.whole(response) if kind.endswith(("completed", "incomplete")) else response
-            return self._changed(event, data, {**data, "response": made}, index)
-        if kind == "response.output_item.added" and mapping(data.get("item")).get("type") == "message":
-            self._waiting[index] = [(event, data)]
+        if kind in _LASTS:
+            response = mapping(data.get("response"))
+            cut = kind in _BROKEN or _cut(response)
+            out = self._end(cut)
+            made = {**data, "response": self._made(response, cut)} if response else data
+            return out + self._changed(event, data, made, index)
+        if not self._held or index < 0:
+            return self._any(event, data, kind, index)
+        if index == self._held[0][-1] and kind.endswith(".done"):
+            self._held.append((event, data, kind, index))
             return b""
-        if kind == "response.output_item.done" and mapping(data.get("item")).get("type") == "message":
-            return self._done(event, data, index)
-        return self._inside(event, data, kind, (index, max(0, place(data.get("content_index")))))
+        return self._decided(False) + self._any(event, data, kind, index)
 
     def end(self) -> bytes:
         """What was held back of texts that have not ended."""
-        out = b""
+        return self._end(True)
+
+    def _end(self, cut: bool) -> bytes:
+        """No text goes on: what was held back of them."""
+        out = self._decided(cut)
         for (index, part), said in self._texts.items():
-            if rest := said.end(""):
+            if rest := said.end("", cut):
                 data = {"type": _DELTA, "output_index": index, "content_index": part, "delta": rest}
                 out += self._begin(index) + self._put(None, data, index)
         return out
+
+    def _decided(self, cut: bool) -> bytes:
+        """The end of a message that was held back, now that it is known whether its text was cut off."""
+        held, self._held, self._cut = self._held, [], cut
+        out = b"".join(self._any(*one) for one in held)
+        self._cut = None
+        return out
+
+    def _any(self, event: Event, data: Mapping[str, Any], kind: str, index: int) -> bytes:
+        """An event before the last one."""
+        message = mapping(data.get("item")).get("type") == "message"
+        if message and kind == "response.output_item.added":
+            self._waiting[index] = [(event, data)]
+            return b""
+        if message and kind == "response.output_item.done":
+            return self._done(event, data, index)
+        return self._inside(event, data, kind, (index, max(0, place(data.get("content_index")))))
+
+    def _made(self, response: Mapping[str, Any], cut: bool) -> Mapping[str, Any]:
+        made, takers = self._bare(response, cut)
+        if not self.takers:
+            self.takers = takers
+        return made
 
     def _said(self, part: tuple[int, int]) -> _Said:
         if part not in self._texts:
@@ -114,9 +148,12 @@ class ResponsesScreen:
             out = self._begin(index)
             return out + self._changed(event, data, _put_text(data, "delta", more), index)
         if kind == _TEXT:
-            if rest := said.end(string(data.get("text"))):
+            if rest := said.end(string(data.get("text")), self._cut):
                 place_ = {key: data[key] for key in _PLACE if key in data}
                 out = self._begin(index) + self._put(None, {"type": _DELTA, **place_, "delta": rest}, index)
+            if said.taker.open:
+                self._held.append((event, data, kind, index))
+                return out
             made = _put_text(data, "text", said.text)
         elif kind == "response.content_part.done":
             made = {**data, "part": _put_text(mapping(data.get("part")), "text", said.text)}
@@ -131,11 +168,15 @@ class ResponsesScreen:
         """The end of a message, whose texts some servers send in it alone."""
         item, parts = mapping(data.get("item")), []
         touched = stays = False
-        for at, part in enumerate(listed(item.get("content"))):
+        content = listed(item.get("content"))
+        for at, part in enumerate(content):
             made = part
             if part.get("type") == "output_text":
                 said = self._said((index, at))
-                said.end(string(part.get("text")))
+                said.end(string(part.get("text")), self._cut if at == len(content) - 1 else False)
+                if said.taker.open:
+                    self._held.append((event, data, "response.output_item.done", index))
+                    return b""
                 made = _put_text(part, "text", said.text)
                 touched = touched or taken(said.taker)
             parts.append(made)
@@ -164,19 +205,22 @@ class ResponsesScreen:
         same = all(data.get(key) == value for key, value in due.items())
         return event.raw if event is not None and same else emit({**data, **due}, string(data.get("type")))
 
-    def _bare(self, response: Mapping[str, Any]) -> tuple[Mapping[str, Any], list[Taker]]:
-        """A response without memory blocks, and what took them."""
+    def _bare(self, response: Mapping[str, Any], cut: bool) -> tuple[Mapping[str, Any], list[Taker]]:
+        """A response without memory blocks, and what took them; `cut` where it was cut off."""
         takers: list[Taker] = []
+        items = listed(response.get("output"))
+        last = mapping(next(reversed(listed(items[-1].get("content"))), None) if items else None)
+        cut = cut and last.get("type") == "output_text"
 
         def text(part: Mapping[str, Any]) -> Mapping[str, Any]:
             if part.get("type") != "output_text":
                 return part
             takers.append(taker := self._make())
-            made = fed(taker, string(part.get("text")))
+            made = fed(taker, string(part.get("text")), cut and part is last)
             return _put_text(part, "text", made) if taken(taker) else part
 
         output = []
-        for item in listed(response.get("output")):
+        for item in items:
             if item.get("type") != "message":
                 output.append(item)
                 continue
@@ -189,8 +233,12 @@ class ResponsesScreen:
             return response, takers
         made = {**response, "output": output}
         if isinstance(response.get("output_text"), str):  # some servers repeat the text there
-            made["output_text"] = fed(self._make(), response["output_text"])
+            made["output_text"] = fed(self._make(), response["output_text"], cut)
         return made, takers
+
+
+def _cut(response: Mapping[str, Any]) -> bool:
+    return string(response.get("status")) in CUT
 
 
 def _put_text(data: Mapping[str, Any], key: str, text: str) -> Mapping[str, Any]:

@@ -1,0 +1,1 @@
+"""What scores replies of tasks with a known right answer."""

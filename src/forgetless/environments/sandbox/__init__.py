@@ -1,0 +1,1 @@
+"""Where commands of a task run: apart from the host, within limits, and leaving nothing behind."""

@@ -1,0 +1,1 @@
+"""WebShop: buying what an instruction asks for (Yao et al., 2022)."""
