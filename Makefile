@@ -17,7 +17,7 @@ run: .venv/.run .venv/.model .venv/.package
 	@$(BIN)/python examples/replay.py
 
 test: SHELL := /bin/bash
-test: .venv/.test .venv/.model .venv/.encoder .venv/.package
+test: .venv/.test .venv/.local .venv/.model .venv/.encoder .venv/.package
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
@@ -36,6 +36,8 @@ lock:
 		print(*tomllib.load(open("pyproject.toml", "rb"))["dependency-groups"]["test"], sep="\n")' \
 		| $(COMPILE) --extra tokens --extra plots --extra embedded --extra postgres --extra train --extra languages --constraint requirements/run.txt \
 		--output-file requirements/test.txt pyproject.toml -
+	printf '%s\n' transformers filelock fsspec jinja2 networkx sympy \
+		| $(COMPILE) --constraint requirements/test.txt --output-file requirements/local.txt -
 
 clean:
 	rm -rf .venv .cache .coverage .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache build dist
@@ -57,6 +59,14 @@ clean:
 .venv/.model .venv/.encoder: .venv/.%: requirements/%.txt .venv/.created
 	@echo "installing what $< names into .venv"
 	@$(PIP) install --no-deps --require-hashes --requirement $<
+	@touch $@
+
+# Where pip finds no CPU build of torch, what needs it is not tested.
+.venv/.local: requirements/local.txt requirements/torch.txt .venv/.test
+	@echo "installing torch into .venv, where a CPU build of it can be found"
+	@$(PIP) install --no-deps --requirement requirements/torch.txt 2>/dev/null \
+		&& $(PIP) install --require-hashes --requirement requirements/local.txt \
+		|| echo "no CPU build of torch for this Python: its tests are skipped"
 	@touch $@
 
 .venv/.package: pyproject.toml .venv/.created

@@ -143,3 +143,13 @@ def test_a_step_too_long_to_stay_leaves_its_call_behind() -> None:
     assert cover(found, [90, 10], 20, kept=(), opens=[True, True], masked=[5, None]) == ([1], [0])
     assert cover(found, [90, 10], 95, kept=(), opens=[True, True], masked=[5, None]) == ([0], [])
     assert cover(found, [90, 10], 100, kept=(), opens=[True, True], masked=[5, None]) == ([0, 1], [])
+
+
+def test_of_many_units_what_adds_nothing_waits_for_all_that_adds_something() -> None:
+    """Reports have the same few things over and over; notices, worth less each, have things of their own."""
+    idle, reports, notices = 400, 60, 16
+    held: list[set[int]] = [set() for _ in range(idle)]
+    held += [{at % 4} for at in range(reports)] + [{4 + at} for at in range(notices)]
+    found = shares(held, [5.0] * 4 + [1.0] * notices)
+    chosen = choose(found, [1] * len(held), 4 + notices, set(), [True] * len(held))
+    assert {part for at in chosen for part in held[at]} == set(range(4 + notices))

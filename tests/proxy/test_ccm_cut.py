@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, TypeAlias
 
+import anthropic
 import httpx2
+import openai
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from starlette.responses import StreamingResponse
 
 from forgetless.models.served import Served
 from forgetless.policies.ccm.field import Field
@@ -157,7 +161,7 @@ def test_a_stream_that_breaks_off_anywhere_shows_no_memory(dialect: str, calls: 
     least = next(at for at, (_, data) in enumerate(events) if ">ok" in json.dumps(data))
     for end in range(least + 1):
         out = screened(SCREENS[dialect](Stream), events[:end])
-        assert b"ke" not in out
+        assert b"key" not in out
         assert b"mem" not in out
 
 
@@ -210,6 +214,8 @@ def test_responses_holds_back_the_open_block_and_its_end_and_no_more() -> None:
     *events, ended = sent(streamed("responses", Said("one <memory>key")))
     screen = ResponsesScreen(Stream)
     assert loads(b"".join(map(screen.feed, events)))[-1]["delta"] == "one "
+    alive = sent([("keepalive", {"type": "keepalive"})])[0]
+    assert screen.feed(alive) == alive.raw
     kinds = [one["type"].removeprefix("response.") for one in loads(screen.feed(ended))]
     assert kinds == ["output_text.done", "output_item.done", "incomplete"]
 
@@ -251,7 +257,7 @@ def test_an_error_in_mid_stream_cuts_a_reply_off(dialect: str) -> None:
     made: dict[str, Named] = {
         "chat": ("", {"error": error}),
         "anthropic": ("error", {"type": "error", "error": error}),
-        "responses": ("error", {"type": "error", **error, "sequence_number": 9}),
+        "responses": ("error", {"type": "error", "message": "overloaded", "sequence_number": 9}),
     }
     events = reply(PATHS[dialect], Said("ls\n<memory>key=7"), stream=True)
     for end in range(3, len(events) - 2):
@@ -268,6 +274,29 @@ def test_an_object_goes_on_up_to_the_field_that_it_was_cut_off_in(dialect: str, 
     done = heard(dialect, screened(SCREENS[dialect](Field), streamed(dialect, Said(said))))
     assert done == whole(dialect, Said(said), Field)
     assert text(dialect, done) == seen
+
+
+def test_of_several_texts_the_last_one_is_cut_off() -> None:
+    def text_of(said: str) -> dict[str, Any]:
+        return {"type": "output_text", "text": said, "annotations": []}
+
+    for contents in ([["a<memory>b", "c<memory>d"]], [["a<memory>b"], ["c<memory>d"]]):
+        items = [{"type": "message", "content": list(map(text_of, said))} for said in contents]
+        made = ResponsesScreen(Stream).whole({"status": "incomplete", "output": items})
+        assert [part["text"] for item in made["output"] for part in item["content"]] == ["ab", "c"]
+        events = [
+            ("response.output_item.done", {"type": "response.output_item.done", "output_index": at, "item": item})
+            for at, item in enumerate(items)
+        ]
+        out = loads(screened(ResponsesScreen(Stream), events))
+        assert [part["text"] for one in out for part in one["item"]["content"]] == ["ab", "c"]
+
+
+def test_where_a_call_was_cut_off_the_text_that_is_repeated_beside_the_output_says_the_same() -> None:
+    made = stopped("responses", reply(PATHS["responses"], Said("ls\n<memory>key", [LOOK])))
+    for more, seen in (({}, "ls\nkey"), ({"output": made["output"][:1]}, "ls\n")):
+        bare = ResponsesScreen(Stream).whole({**made, "output_text": "ls\n<memory>key", **more})
+        assert bare["output_text"] == bare["output"][0]["content"][0]["text"] == seen
 
 
 def test_of_several_choices_each_is_cut_off_for_itself() -> None:
@@ -349,3 +378,57 @@ def test_through_the_proxy_the_old_memory_stays_and_the_next_prompt_has_what_it_
     assert "question 1" in prompt
     assert "new=" not in prompt
     assert 'forgetless_memories_total{outcome="broken"} 2.0' in http.get(f"{base}/metrics").text
+
+
+@DIALECTS
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_connection_that_breaks_off_in_a_block_counts_as_one_that_is_broken(
+    *, clean: bool, dialect: str, provider: Provider, start: Callable[..., str], http: httpx2.Client
+) -> None:
+    async def chunks() -> AsyncIterator[bytes]:
+        for event in sent(streamed(dialect, Said("ls\n<memory>key=7"))[:6]):
+            yield event.raw
+        if not clean:
+            raise ConnectionError("cut")
+
+    provider.answer = lambda path, body: StreamingResponse(chunks(), media_type="text/event-stream")
+    base = start(policy="ccm", budget=4_000)
+    key = "input" if dialect == "responses" else "messages"
+    body = {"model": "m", "max_tokens": 500, "stream": True, key: [{"role": "user", "content": "hi"}]}
+    got = b""
+    with suppress(httpx2.RemoteProtocolError), http.stream("POST", base + PATHS[dialect], json=body) as answer:
+        for piece in answer.iter_bytes():
+            got += piece
+    assert b"ls" in got
+    assert b"key" not in got
+    assert 'forgetless_memories_total{outcome="broken"} 1.0' in http.get(f"{base}/metrics").text
+
+
+@DIALECTS
+@pytest.mark.parametrize("said", ["<memory>key=7", "ls\n<memory>key=7"])
+def test_sdks_read_what_is_left_of_a_stream(
+    dialect: str, said: str, provider: Provider, start: Callable[..., str]
+) -> None:
+    provider.answer = lambda path, body: streamed(dialect, Said(said))
+    base, seen = start(policy="ccm", budget=4_000), said.partition("<")[0]
+    asked: Any = [{"role": "user", "content": "hi"}]
+    if dialect == "anthropic":
+        with (
+            anthropic.Anthropic(api_key="k", base_url=base, http_client=httpx2.Client()) as client,
+            client.messages.stream(model="m", max_tokens=500, messages=asked) as events,
+        ):
+            message = events.get_final_message()
+        assert ([block.text for block in message.content], message.stop_reason) == (
+            [seen] if seen else [],
+            "max_tokens",
+        )
+        return
+    with openai.OpenAI(api_key="k", base_url=f"{base}/v1", http_client=httpx2.Client()) as client:
+        if dialect == "chat":
+            chunks = list(client.chat.completions.create(model="m", messages=asked, stream=True))
+            assert "".join(c.choices[0].delta.content or "" for c in chunks if c.choices) == seen
+            assert [c.choices[0].finish_reason for c in chunks if c.choices][-1] == "length"
+        else:
+            *_, last = client.responses.create(model="m", input=asked, stream=True)
+            assert last.type == "response.incomplete"
+            assert last.response.output_text == seen

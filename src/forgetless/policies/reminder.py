@@ -50,7 +50,8 @@ class Reminder:
     def told(self, context: Context) -> Context:
         """A context that has them beside its question, and a ledger that says so."""
         # CCM may have made one message of its task and the question behind it
-        holds = max(unit.index for unit in context.units if unit.kind == "user" and unit.index <= self.question)
+        users = (unit.index for unit in context.units if unit.kind == "user" and unit.index <= self.question)
+        holds = max(users, default=self.question)
         units = tuple(
             replace(unit, messages=(self.beside(unit.messages[0]),), tokens=unit.tokens + self.tokens)
             if unit.index == holds

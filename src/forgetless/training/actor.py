@@ -59,7 +59,6 @@ class Actor:
                 with self.model.disable_adapter():
                     yield self.model
 
-    @torch.no_grad()
     def sample(
         self, prompts: Sequence[Sequence[int]], most: int, temperature: float, chance: torch.Generator
     ) -> tuple[list[list[int]], list[list[float]]]:
@@ -71,6 +70,12 @@ class Actor:
             temperature: 0 takes the likeliest token.
             chance: what is drawn comes from it.
         """
+        with torch.no_grad():
+            return self._sample(prompts, most, temperature, chance)
+
+    def _sample(
+        self, prompts: Sequence[Sequence[int]], most: int, temperature: float, chance: torch.Generator
+    ) -> tuple[list[list[int]], list[list[float]]]:
         end = self.tokenizer.end
         width = max(map(len, prompts))
         rows = torch.tensor([[end] * (width - len(prompt)) + list(prompt) for prompt in prompts])
