@@ -20,7 +20,7 @@ from forgetless.history import History
 from forgetless.instructions.base import Recogniser
 from forgetless.instructions.load import recogniser
 from forgetless.intake import Compaction, Intake, Terms
-from forgetless.messages import Message, Text
+from forgetless.messages import Message, Result
 from forgetless.policies.base import Context, Policy, floor, reminds
 from forgetless.registry import DEFAULT, LASTING, load_dialect, load_policy
 from forgetless.tokens import Counter
@@ -238,11 +238,11 @@ class Session:
 def _reminded(held: Held, again: Reminder, intake: Intake) -> Held:
     """A request under frozen decisions, with the instructions beside its question."""
     asked = intake.parsed.messages[again.message - intake.parsed.start]
-    words = [part for part in asked.parts if type(part) is Text]  # results beside them may be gone
+    own = [part for part in asked.parts if type(part) is not Result]  # results beside them may be gone
     place = next(
         at
         for at in reversed(range(len(held.messages)))
-        if held.messages[at] is asked or all(part in held.messages[at].parts for part in words)
+        if held.messages[at].role == asked.role and all(part in held.messages[at].parts for part in own)
     )
     said = again.beside(held.messages[place])
     messages = [*held.messages[:place], said, *held.messages[place + 1 :]]

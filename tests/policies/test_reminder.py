@@ -73,6 +73,15 @@ def test_nothing_is_said_that_does_not_hold_or_stands_there_already(said: list[d
     assert RULE not in done.messages[-1]["content"].removeprefix(RULE)
 
 
+@pytest.mark.parametrize("remind", [True, False])
+def test_what_has_ended_stands_in_the_ledger(remind: bool) -> None:
+    said = talk(RULE, BACK)
+    options: dict[str, Any] = {"policy": "fifo", "instructions": cued, "remind": remind, "dialect": "chat"}
+    ledgers = [compact(said, budget=400, **options).ledger, Session(budget=400, **options).prepare(said).ledger]
+    for ledger in ledgers:
+        assert {at: entry.reason for entry in ledger for at in entry.messages}[2] == "withdrawn"
+
+
 def test_what_has_no_room_is_not_said() -> None:
     said = talk(RULE, after=0)
     least = compact(said[-1:], budget=10**6, policy="full", dialect="chat").tokens
@@ -171,3 +180,15 @@ def test_only_rea_says_them_again_unasked(policy: str) -> None:
     session = Session(budget=10**6, policy=policy, instructions=cued).prepare(said)
     for made in (done, session):
         assert (RULE in made.messages[-1]["content"]) == (policy == "rea")
+
+
+def test_under_frozen_decisions_a_question_without_words_is_the_one_that_they_stand_beside() -> None:
+    image = {"type": "image_url", "image_url": {"url": "data:image/png;base64,QUJD"}}
+    call = {"id": "c", "type": "function", "function": {"name": "look", "arguments": "{}"}}
+    said = [*talk(RULE)[:-1], {"role": "user", "content": [image]}]
+    said.append({"role": "assistant", "content": None, "tool_calls": [call]})
+    budget = compact(said, budget=10**6, policy="full", dialect="chat").tokens * 9 // 10
+    session = Session(budget=budget, policy="fifo", dialect="chat", instructions=cued, remind=True)
+    first, again = session.prepare(said), session.prepare(said)
+    assert RULE in str(again.messages[-2]["content"])
+    assert again.request == first.request

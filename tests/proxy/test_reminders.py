@@ -1,4 +1,4 @@
-"""With `remind` a standing instruction is said beside each newest question, in every dialect, until it is taken back."""
+"""With `remind` a standing instruction is said beside each newest question, in every dialect, until it is withdrawn."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from forgetless.instructions.terms import Terms, terms
 from forgetless.messages import Text
 from forgetless.units import Unit
 
-__all__ = ["Standing", "State", "standing"]
+__all__ = ["Standing", "State", "ended", "standing"]
 
 State: TypeAlias = Literal["instruction", "replaced", "withdrawn", "expired"]
 
@@ -55,6 +55,15 @@ def standing(units: Sequence[Unit], find: Recogniser) -> list[Standing]:
         return found
     replies = [unit.index for unit in units if unit.kind == "assistant"]
     return [_expired(one, replies) for one in found]
+
+
+def ended(found: Sequence[Standing]) -> dict[int, State]:
+    """The units whose instructions have all ended, and how the last of them did."""
+    states: dict[int, State] = {one.unit: one.state for one in found if one.state != "instruction"}
+    for one in found:
+        if one.state == "instruction":
+            states.pop(one.unit, None)  # it gives another that still holds
+    return states
 
 
 def _given(unit: Unit, find: Recogniser) -> Iterator[Standing]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 
 from forgetless.instructions.base import Recogniser
-from forgetless.instructions.memory import Standing, standing
+from forgetless.instructions.memory import Standing, ended, standing
 from forgetless.messages import Text
 from forgetless.policies.base import Context, Policy, fits, floor
 from forgetless.tokens import Counter
@@ -151,16 +151,13 @@ def _with(context: Context, cut: Mapping[int, Unit], budget: int) -> Context:
 
 def _told(context: Context, found: Sequence[Standing], kept: Mapping[int, Unit]) -> Context:
     """A context whose ledger tells which units give instructions, and which of these have ended."""
-    ended = {one.unit: one.state for one in found if one.state != "instruction"}
-    for one in found:
-        if one.state == "instruction":
-            ended.pop(one.unit, None)  # it gives another that still holds
+    over = ended(found)
     ledger = []
     for entry in context.ledger:
         if entry.unit in kept and entry.reason == "pinned":
             entry = replace(entry, reason="instruction")  # noqa: PLW2901
-        elif entry.unit in ended and not entry.pinned and (entry.form, entry.reason) != ("compressed", "summary"):
-            entry = replace(entry, reason=ended[entry.unit])  # noqa: PLW2901
+        elif entry.unit in over and not entry.pinned and (entry.form, entry.reason) != ("compressed", "summary"):
+            entry = replace(entry, reason=over[entry.unit])  # noqa: PLW2901
         ledger.append(entry)
     return replace(context, ledger=tuple(ledger))
 

@@ -7,11 +7,11 @@ only: the next request has it beside the next question.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from forgetless.instructions.base import Recogniser
-from forgetless.instructions.memory import Standing, standing
+from forgetless.instructions.memory import Standing, State, ended, standing
 from forgetless.messages import Message, Text
 from forgetless.policies.base import Context, floor, last_user
 from forgetless.tokens import Counter
@@ -35,6 +35,7 @@ class Reminder:
         question: index of the unit beside which they are said.
         message: index of its message in the conversation.
         tokens: that they take.
+        over: index of a unit whose instructions have ended -> how.
     """
 
     instructions: tuple[str, ...]
@@ -42,10 +43,11 @@ class Reminder:
     question: int
     message: int
     tokens: int
+    over: Mapping[int, State]
 
     def beside(self, message: Message) -> Message:
         """The question's message with the instructions."""
-        return _said(message, self.instructions)
+        return _said(message, self.instructions) if self.instructions else message
 
     def told(self, context: Context) -> Context:
         """A context that has them beside its question, and a ledger that says so."""
@@ -64,13 +66,17 @@ class Reminder:
                 entry = replace(entry, tokens_after=entry.tokens_after + self.tokens)  # noqa: PLW2901
             elif entry.unit in self.given and entry.form == "omitted":
                 entry = replace(entry, reason="instruction")  # noqa: PLW2901
+            elif (
+                entry.unit in self.over and not entry.pinned and (entry.form, entry.reason) != ("compressed", "summary")
+            ):
+                entry = replace(entry, reason=self.over[entry.unit])  # noqa: PLW2901
             ledger.append(entry)
         tokens = context.tokens + self.tokens
         return replace(context, units=units, ledger=tuple(ledger), tokens=tokens, instructions=self.instructions)
 
 
 def reminder(units: Sequence[Unit], find: Recogniser, counter: Counter, budget: int) -> Reminder | None:
-    """What is to be said again; None where no instruction holds but what the question says itself.
+    """What is to be said again; None where there is none but what the question says itself, and none has ended.
 
     Args:
         units: the whole conversation.
@@ -85,7 +91,8 @@ def reminder(units: Sequence[Unit], find: Recogniser, counter: Counter, budget: 
     chosen: list[Standing] = []
     tokens = 0
     bare = counter.message(question.messages[0])
-    for one in reversed(standing(units, find)):
+    found = standing(units, find)
+    for one in reversed(found):
         known = one.state != "instruction" or one.text.strip() in question.text
         if known or not _replied(units, one.unit, question.index):
             continue
@@ -95,10 +102,11 @@ def reminder(units: Sequence[Unit], find: Recogniser, counter: Counter, budget: 
             break
         chosen.insert(0, one)
         tokens = more
-    if not chosen:
+    over = ended(found)
+    if not chosen and not over:
         return None
     given = frozenset(one.unit for one in chosen)
-    return Reminder(tuple(one.text for one in chosen), given, question.index, question.at[0][0], tokens)
+    return Reminder(tuple(one.text for one in chosen), given, question.index, question.at[0][0], tokens, over)
 
 
 def _replied(units: Sequence[Unit], given: int, question: int) -> bool:

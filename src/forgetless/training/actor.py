@@ -86,9 +86,7 @@ class Actor:
         cache: Any = None
         for _ in range(most):
             places = (mask.cumsum(-1) - 1).clamp(min=0)[:, -rows.shape[1] :]
-            out = self.model(
-                input_ids=rows, attention_mask=mask, position_ids=places, cache=cache, use_cache=True
-            )
+            out = self.model(input_ids=rows, attention_mask=mask, position_ids=places, cache=cache, use_cache=True)
             cache = out.cache
             found = torch.log_softmax(out.logits[:, -1].float() / (temperature or 1.0), -1)
             drawn = torch.multinomial(found.exp(), 1, generator=chance)[:, 0] if temperature else found.argmax(-1)
