@@ -68,13 +68,18 @@ def test_locomo(tmp_path: Path) -> None:
     assert (trick.answer, trick.evidence, trick.category) == ("", (0,), 5)
 
 
+def packed(data: bytes) -> bytes:
+    """Without the time of day, which would name a test otherwise in every process."""
+    return gzip.compress(data, mtime=0)
+
+
 def test_trajectories_gzipped_or_not(tmp_path: Path) -> None:
     lines = "\n".join(json.dumps(row) for row in (run("a"), run("b", None)))
-    plain, packed = tmp_path / "runs.jsonl", tmp_path / "packed" / "runs.jsonl.gz"
+    plain, file = tmp_path / "runs.jsonl", tmp_path / "packed" / "runs.jsonl.gz"
     plain.write_text(lines)
-    packed.parent.mkdir()
-    packed.write_bytes(gzip.compress(lines.encode()))
-    recordings = load_trajectories(packed.parent)
+    file.parent.mkdir()
+    file.write_bytes(packed(lines.encode()))
+    recordings = load_trajectories(file.parent)
     assert recordings == load_trajectories(plain)
     assert [(r.task, r.trial, r.reward) for r in recordings] == [("a", "t0", 1.0), ("b", "t0", 0.0)]
     assert recordings[0].messages == (
@@ -116,12 +121,12 @@ def test_two_turns_may_not_share_an_id(tmp_path: Path) -> None:
     [
         (None, "cannot read"),
         (b"no gzip", "cannot read"),
-        (gzip.compress(b"x" * 999)[:-9], "cannot read"),
-        (gzip.compress(b"\xff"), "cannot read"),
-        (gzip.compress(b""), "no recorded run"),
-        (gzip.compress(b"{"), "line 1"),
-        (gzip.compress(json.dumps(run("a")).encode() + b'\n{"task": "b"}'), "line 2.*'trajectory'"),
-        (gzip.compress(b'{"task": "b", "trial": "1", "trajectory": {}}'), "line 1.*not an ATIF trajectory"),
+        (packed(b"x" * 999)[:-9], "cannot read"),
+        (packed(b"\xff"), "cannot read"),
+        (packed(b""), "no recorded run"),
+        (packed(b"{"), "line 1"),
+        (packed(json.dumps(run("a")).encode() + b'\n{"task": "b"}'), "line 2.*'trajectory'"),
+        (packed(b'{"task": "b", "trial": "1", "trajectory": {}}'), "line 1.*not an ATIF trajectory"),
     ],
 )
 def test_trajectory_errors(tmp_path: Path, data: bytes | None, says: str) -> None:

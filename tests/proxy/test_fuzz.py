@@ -47,7 +47,7 @@ class Scene:
         return asyncio.run_coroutine_threadsafe(count(), self.loops[1]).result(5)
 
     def locked(self) -> list[Live]:
-        return [one for one in gc.get_objects() if isinstance(one, Live) and one.lock.locked()]
+        return [one for one in gc.get_objects() if type(one) is Live and one.lock.locked()]
 
     def ask(self, path: str, data: bytes, **headers: str) -> httpx2.Response:
         return self.http.post(self.base + path, content=data, headers={"content-type": "application/json", **headers})
