@@ -36,6 +36,8 @@ for parent, target, name, about in (
     (train, "forgetless.cli.train:lre", "lre", "A scorer of two kilobytes, from logs, without labels."),
     (train, "forgetless.cli.train:relevance", "relevance", "The same for a scorer that looks at the question."),
     (train, "forgetless.cli.train_recognizer:recognizer", "recognizer", "Tells standing instructions from all else."),
+    (train, "forgetless.cli.train_ccm:ccm_start", "ccm-start", "A tiny agent to begin from (experimental)."),
+    (train, "forgetless.cli.train_ccm:ccm", "ccm", "An agent learns to rewrite its memory (experimental)."),
     (train, "forgetless.cli.train_rea:rea_thresholds", "rea-thresholds", "Where REA compresses and omits replies."),
     (bench, "forgetless.benchmarks.tasks.validity:validity", "validity", "Whether promises and providers' rules hold."),
     (bench, "forgetless.benchmarks.tasks.overhead:overhead", "overhead", "Time and memory beside other libraries."),
