@@ -6,8 +6,9 @@ from collections.abc import Callable, Collection
 from typing import Any
 
 from forgetless.dialects.base import Body
+from forgetless.errors import ConfigError
 from forgetless.instructions.base import Recogniser
-from forgetless.instructions.load import recogniser
+from forgetless.instructions.load import UNKNOWN, recogniser
 from forgetless.intake import Compaction, Terms, take
 from forgetless.policies.base import Policy, reminds
 from forgetless.registry import DEFAULT, load_policy
@@ -53,11 +54,13 @@ def compact(
     Raises:
         BudgetError: what must stay does not fit.
         RequestError: the request is not of its dialect, or (above the budget) has a result without a call.
-        ConfigError: unknown policy, dialect or option, or no usable budget.
+        ConfigError: unknown policy, dialect or option, no usable budget, or nothing to be reminded of.
     """
     intake = take(request, Terms(budget, dialect, counter, model), pins)
     chosen: Policy = load_policy(policy, counter=intake.counter, **options)
     find = recogniser(instructions)
+    if remind and find is None:
+        raise ConfigError(UNKNOWN)
     again = intake.reminder(find, intake.budget) if reminds(chosen, remind) else None
     if again is None:
         return intake.finish(intake.run(chosen, intake.budget, find=find, shorten=truncate))

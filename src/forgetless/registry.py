@@ -177,7 +177,10 @@ def _made(kind: str, table: Mapping[str, str], name: str, options: Mapping[str, 
     known = inspect.signature(factory).parameters
     for option in options:
         if option not in known:
-            raise ConfigError(_unknown(f"option of {kind} {name!r}:", option, list(known)))
+            raise ConfigError(_unknown(f"option of {kind} {name!r}:", option, [k for k in known if k != "counter"]))
+    for option, parameter in known.items():
+        if parameter.default is parameter.empty and option not in options:
+            raise ConfigError(f"{kind} {name!r} needs {option!r}")
     return factory(**options)
 
 

@@ -18,7 +18,7 @@ from forgetless.errors import ConfigError
 from forgetless.frozen import Frozen, Held
 from forgetless.history import History
 from forgetless.instructions.base import Recogniser
-from forgetless.instructions.load import recogniser
+from forgetless.instructions.load import UNKNOWN, recogniser
 from forgetless.intake import Compaction, Intake, Terms
 from forgetless.messages import Message, Result
 from forgetless.policies.base import Context, Policy, floor, reminds
@@ -96,6 +96,8 @@ class Session:
         self._named = (policy or (DEFAULT if every_turn else LASTING), options)
         self._policy: Policy = load_policy(self._named[0], **options)
         self.recogniser = recogniser(instructions)
+        if remind and self.recogniser is None:
+            raise ConfigError(UNKNOWN)
         self._reminds = reminds(self._policy, remind)
         self._find = None if self._reminds else self.recogniser
         self._low = low

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -131,3 +132,9 @@ def test_actions_are_read_leniently_and_what_is_none_is_told() -> None:
 def test_sizes_that_do_not_go_together_are_refused(sizes: dict[str, int]) -> None:
     with pytest.raises(ConfigError, match=r"must be|need"):
         Recall(**sizes)
+
+
+@pytest.mark.parametrize("options", [{"codes": "abc"}, {"codes": 1.5}, {"pages": True}, {"words": None}])
+def test_sizes_are_whole_numbers(options: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match=next(iter(options))):
+        Recall(**options)

@@ -13,32 +13,14 @@ from hypothesis import strategies as st
 from forgetless import BudgetError, Session, compact, load_policy
 from forgetless.benchmarks.stand_ins import STAND_INS
 from forgetless.registry import load_dialect, policy_names
-from forgetless.sentences import sentences
 from forgetless.units import text_of
 from strategies import any_dialect
+from wishes import cued, talk
 
 POLICIES = [name for name in policy_names(models=True) if name != "full"]
-CUES = ("from now on", "never", "always", "instead", "forget", "for the next", "ledger", "合同")
 
 every = pytest.mark.parametrize("policy", POLICIES)
 dialects = pytest.mark.parametrize("dialect", ["chat", "responses", "anthropic"])
-
-
-def cued(text: str) -> Sequence[tuple[int, int]]:
-    """A recogniser for tests: sentences with a cue."""
-    return [span for span in sentences(text) if any(cue in text[span[0] : span[1]].lower() for cue in CUES)]
-
-
-def talk(*said: str, after: int = 8) -> list[dict[str, Any]]:
-    """A conversation that says some things early, and then goes on for long about others."""
-    messages: list[dict[str, Any]] = [{"role": "user", "content": "Hello there, I manage a mailbox."}]
-    messages.append({"role": "assistant", "content": "Good."})
-    for text in said:
-        messages += [{"role": "user", "content": text}, {"role": "assistant", "content": "Understood."}]
-    for turn in range(after):
-        messages.append({"role": "user", "content": f"Step {turn}: " + "harbour garden window " * 12})
-        messages.append({"role": "assistant", "content": f"Reply {turn}: " + "marble timber pepper " * 30})
-    return [*messages, {"role": "user", "content": "Answer the landlord about the window."}]
 
 
 def squeezed(messages: Any, policy: str, share: float = 0.2, **options: Any) -> Any:

@@ -2,41 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from forgetless import Session, compact
+from forgetless import ConfigError, Session, compact
 from forgetless.benchmarks.stand_ins import STAND_INS
 from forgetless.registry import policy_names
-from forgetless.sentences import sentences
 from strategies import any_dialect
+from wishes import cued, talk
 
 RULE = "From now on answer in bullet points."
 BACK = "Forget the bullet points."
 
 every = pytest.mark.parametrize("policy", policy_names(models=True))
 dialects = pytest.mark.parametrize("dialect", ["chat", "responses", "anthropic"])
-
-
-def cued(text: str) -> Sequence[tuple[int, int]]:
-    """A recogniser for tests: sentences with a cue."""
-    cues = ("from now on", "forget", "ledger", "合同")
-    return [span for span in sentences(text) if any(cue in text[span[0] : span[1]].lower() for cue in cues)]
-
-
-def talk(*said: str, after: int = 6) -> list[dict[str, Any]]:
-    messages: list[dict[str, Any]] = [{"role": "user", "content": "Hello there, I manage a mailbox."}]
-    messages.append({"role": "assistant", "content": "Good."})
-    for text in said:
-        messages += [{"role": "user", "content": text}, {"role": "assistant", "content": "Understood."}]
-    for turn in range(after):
-        messages.append({"role": "user", "content": f"Step {turn}: " + "harbour garden window " * 12})
-        messages.append({"role": "assistant", "content": f"Reply {turn}: " + "marble timber pepper " * 30})
-    return [*messages, {"role": "user", "content": "Answer the landlord about the window."}]
 
 
 @every
@@ -192,3 +174,11 @@ def test_under_frozen_decisions_a_question_without_words_is_the_one_that_they_st
     first, again = session.prepare(said), session.prepare(said)
     assert RULE in str(again.messages[-2]["content"])
     assert again.request == first.request
+
+
+def test_a_reminder_needs_something_to_be_reminded_of() -> None:
+    with pytest.raises(ConfigError, match="instructions"):
+        compact(talk(RULE), budget=400, policy="fifo", remind=True)
+    with pytest.raises(ConfigError, match="instructions"):
+        Session(budget=400, policy="rea", remind=True, instructions="none")
+    assert compact(talk(RULE), budget=10**6, policy="rea").instructions == ()

@@ -11,6 +11,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import IO, Any
 
+from forgetless.errors import ConfigError
+
 __all__ = ["Run", "open_run", "resume_run"]
 
 
@@ -74,8 +76,11 @@ def _about(benchmark: str, config: Mapping[str, Any]) -> dict[str, Any]:
 
 @contextmanager
 def _opened(out: Path, about: Mapping[str, Any], before: Sequence[Mapping[str, Any]]) -> Iterator[Run]:
-    out.mkdir(parents=True, exist_ok=True)
-    (out / "summary.json").unlink(missing_ok=True)
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        (out / "summary.json").unlink(missing_ok=True)
+    except OSError as error:
+        raise ConfigError(f"{str(out)!r} can't be a results folder: {error.strerror}") from None
     _write(out / "config.json", about)
     with (out / "records.jsonl").open("w", encoding="utf-8") as records:
         run = Run(out, records, before)

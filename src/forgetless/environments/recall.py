@@ -85,6 +85,9 @@ class Recall:
         Raises:
             ConfigError: the codes and the distance need more pages.
         """
+        for name, value in (("codes", codes), ("pages", pages), ("distance", distance), ("words", words)):
+            if not isinstance(value, int) or isinstance(value, bool):
+                raise ConfigError(f"{name} must be a whole number, not {value!r}")
         notices = -(-codes // PAIR)
         if not 1 <= codes <= MOST:
             raise ConfigError(f"codes must be from 1 to {MOST:,}, not {codes!r}")

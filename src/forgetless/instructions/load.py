@@ -9,7 +9,10 @@ from forgetless.instructions.base import Recogniser, Remembering
 from forgetless.instructions.dropping import Dropping
 from forgetless.registry import load_recogniser
 
-__all__ = ["recogniser"]
+__all__ = ["UNKNOWN", "recogniser"]
+
+UNKNOWN = "remind says standing instructions again, and nothing recognises any: give instructions='learned' as well"
+"""What is said to who wants a reminder and no recogniser."""
 
 
 def recogniser(named: str | Recogniser | None) -> Dropping | None:

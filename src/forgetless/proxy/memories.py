@@ -37,7 +37,7 @@ from forgetless.replies.sse import Events
 from forgetless.stores.base import Store
 from forgetless.units import Unit, roll
 
-__all__ = ["Memories", "Remembering", "Screened", "after"]
+__all__ = ["Memories", "Remembering", "Screened", "after", "spoken"]
 
 log = logging.getLogger("forgetless.proxy")
 
@@ -211,6 +211,25 @@ def after(key: bytes, reply: Sequence[Message]) -> bytes:
     """
     parts = tuple(part for message in reply for part in map(_plain, message.parts) if part is not None)
     return roll(key + b"memory", (Message("assistant", parts),))
+
+
+def spoken(request: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    """A request without the replies of which nothing is left but a role; the same object where there is none.
+
+    Clients send back what they got: of a reply that was nothing but memory, one without content, which is refused.
+    """
+    messages = request.get(key)
+    if not isinstance(messages, list):
+        return request
+    left = [message for message in messages if not _silent(message)]
+    return request if len(left) == len(messages) else {**request, key: left}
+
+
+def _silent(message: Any) -> bool:
+    """Whether an assistant says and does nothing in a message."""
+    if not isinstance(message, Mapping) or message.get("role") != "assistant":
+        return False
+    return not any(value for name, value in message.items() if name != "role")
 
 
 def _plain(part: Part) -> Part | None:

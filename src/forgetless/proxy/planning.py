@@ -16,6 +16,7 @@ from forgetless.policies.base import Entry, floor
 from forgetless.proxy.asking import offered
 from forgetless.proxy.bodies import encode, splice
 from forgetless.proxy.conversations import Conversations, Live, leading
+from forgetless.proxy.memories import spoken
 from forgetless.proxy.recall import Offer, offer, reserve
 from forgetless.proxy.settings import Settings
 from forgetless.replies.base import Completion, Usage
@@ -92,6 +93,7 @@ def plan(
     if not outcome and live.session.evictions != evictions:
         _check(taken, done, (made.tokens if made is not None else 0) + int(done.budget / live.session.correction))
     sent = done.request if made is None else offered(done.request, made.tool)
+    sent = spoken(sent, taken.dialect.key) if settings.rewrites else sent
     body = splice(data, value, sent, taken.dialect)
     if not outcome:
         outcome = "unchanged" if body is data else "compacted"

@@ -107,3 +107,18 @@ def test_by_words_it_finds_what_is_asked() -> None:
 def test_wrong_options_are_refused(options: dict[str, Any]) -> None:
     with pytest.raises(ConfigError):
         load_policy("rea", **options)
+
+
+def test_a_similarity_may_be_any_function() -> None:
+    said: list[dict[str, Any]] = []
+    for turn in range(12):
+        said += [{"role": "user", "content": f"Question {turn}?"}, {"role": "assistant", "content": "word " * 40}]
+    said.append({"role": "user", "content": "And now?"})
+    done = compact(said, budget=400, policy="rea", near=lambda texts, _: [0.0] * len(texts), thresholds=[0.1, 0.4])
+    assert done.tokens <= 400
+    with pytest.raises(ConfigError, match="thresholds"):
+        compact(said, budget=400, policy="rea", near=lambda texts, _: [0.0] * len(texts))
+    with pytest.raises(ConfigError, match="similarity"):
+        compact(said, budget=400, policy="rea", near=5)
+    with pytest.raises(ConfigError, match="compress"):
+        compact(said, budget=400, policy="rea", compress=5)

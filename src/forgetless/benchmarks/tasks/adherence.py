@@ -55,7 +55,8 @@ def adherence(
 ) -> None:
     """Measure how well a rule of the first turn is kept to, turn by turn.
 
-    A broken run goes on where it stopped, and policies can be added to a run with another command.
+    A broken run goes on where it stopped, and policies can be added to a run with another command. With other settings
+    the folder is begun anew.
 
     Args:
         data: MT-Eval's folder, or one of its recollection files.
@@ -72,6 +73,9 @@ def adherence(
         seed: of the recognisers that err, and of the intervals.
         json: print the summary to stdout, and the table to stderr.
     """
+    for name, value, least in (("new_tokens", new_tokens, 1), ("budget", budget, 1), ("dialogues", dialogues, 0)):
+        if value < least:
+            raise ConfigError(f"{name} must be at least {least}, not {value!r}")
     chosen = _chosen(read_recollection(data), rule, dialogues)
     asked = load_model(model, model_name, threads=threads)
     scene = Scene(asked, [dialogue.instruction for dialogue in chosen], budget, seed)

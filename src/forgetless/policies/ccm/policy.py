@@ -236,10 +236,14 @@ def ccm(
     """
     if template not in TEMPLATES:
         raise ConfigError(f"template must be {', '.join(TEMPLATES)}, not {template!r}")
+    if not isinstance(edits, bool):
+        raise ConfigError(f"edits must be true or false, not {edits!r}")
+    if counter is not None and not isinstance(counter, Counter):
+        raise ConfigError(f"counter must be a Counter, not {counter!r}")
     if not isinstance(limit, int) or limit < 1:
         raise ConfigError(f"limit must be a whole number of tokens above 0, not {limit!r}")
     try:
         patterns = tuple(re.compile(one) for one in ([mask] if isinstance(mask, str) else mask))
     except (re.error, TypeError) as error:
         raise ConfigError(f"mask must be regular expressions, and {mask!r} is none: {error}") from None
-    return Ccm(TEMPLATES[template], bool(edits), limit, patterns, counter or for_model())
+    return Ccm(TEMPLATES[template], edits, limit, patterns, counter or for_model())

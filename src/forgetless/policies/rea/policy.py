@@ -200,13 +200,16 @@ def rea(
     if replies not in ("bands", "paper", "preserve", "abandon"):
         raise ConfigError(f"replies must be bands, paper, preserve or abandon, not {replies!r}")
     made = similarity(near)
-    low, high = _checked(calibrated().get(made.name) if thresholds is None else thresholds, made.name)
+    name = str(getattr(made, "name", "of your own"))
+    low, high = _checked(calibrated().get(name) if thresholds is None else thresholds, name)
     if compress == "sentences":
         rewrites = None
     elif isinstance(compress, str):
         rewrites = Rewrites(_loaded(*compress.partition("#")[::2]))
-    else:
+    elif hasattr(compress, "window") and callable(compress):
         rewrites = Rewrites(compress)
+    else:
+        raise ConfigError(f"compress must be 'sentences', a model or what names one, not {compress!r}")
     return Rea(made, low, high, replies, rewrites, counter or for_model())
 
 

@@ -77,6 +77,8 @@ def similarity(named: str | Similarity) -> Similarity:
         ConfigError: unknown name.
     """
     if not isinstance(named, str):
+        if not callable(named):
+            raise ConfigError(f"{named!r} is no similarity: it must take texts and a question, and give numbers")
         return named
     kinds: dict[str, type[Words] | type[Dense]] = {Words.name: Words, Dense.name: Dense}
     if named not in kinds:
