@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import httpx2
+import pytest
 from starlette.responses import Response
 
 from asked import Start, ask, body, figure
@@ -147,3 +148,14 @@ def test_methods_and_uploads_go_through(provider: Provider, start: Start, http: 
     assert provider.seen[-1][2]["content-type"] == request.headers["content-type"]
     assert provider.seen[-1][2]["content-length"] == request.headers["content-length"]
     assert figure(http, base, "forgetless_passed_through_total") >= 8
+
+
+@pytest.mark.parametrize("path", ["nothing", "conversations/x/pins/", "requests/"])
+def test_paths_of_ours_never_go_upstream(
+    path: str, provider: Provider, store: InMemory, start: Start, http: httpx2.Client
+) -> None:
+    url = f"{start(store)}/forgetless/{path}"
+    for method in ("PUT", "GET", "DELETE", "POST"):
+        answer = http.request(method, url, headers={"authorization": "Bearer secret"})
+        assert (answer.status_code, answer.json()["error"]["code"]) == (404, "not_found")
+    assert provider.seen == []

@@ -121,7 +121,8 @@ def build(settings: Settings, *, upstream: Upstream | None = None, store: Store 
         if dialect != "anthropic":
             routes.append(Route(path, endpoint, methods=["POST"]))
             routes.append(Route(f"/{{base:path}}{path}", endpoint, methods=["POST"]))
-    return Starlette(routes=[*routes, Route("/{path:path}", PassThrough(proxy))], lifespan=lifespan)
+    routes += [Route("/forgetless/{path:path}", _Unknown()), Route("/{path:path}", PassThrough(proxy))]
+    return Starlette(routes=routes, lifespan=lifespan)
 
 
 def _upstream(settings: Settings) -> Upstream:
@@ -147,6 +148,14 @@ async def _purge(settings: Settings, store: Store) -> None:
 class _Health:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await JSONResponse({"status": "ok"})(scope, receive, send)
+
+
+class _Unknown:
+    """Paths that look like ours: no provider has them, and none needs to see the credentials that came along."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        about = f"the proxy has no {scope['method']} {scope['path']}"
+        await _error(404, "not_found", about)(scope, receive, send)
 
 
 class _Figures:
