@@ -6,7 +6,8 @@ Other packages add policies through the entry-point group `forgetless.policies`.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
+import json
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from importlib import import_module
 from types import MappingProxyType
@@ -30,6 +31,7 @@ __all__ = [
     "load_policy",
     "load_recogniser",
     "load_rewriter",
+    "options_of",
     "policy_names",
 ]
 
@@ -106,6 +108,24 @@ def policy_names(*, models: bool = False) -> list[str]:
 def calls_model(policy: str, options: Mapping[str, Any]) -> bool:
     """Whether a policy calls a model with these options, for which others should not have to wait."""
     return policy in MODELS or options.get("compress", "sentences") != "sentences" or options.get("near") == "dense"
+
+
+def options_of(given: Iterable[str]) -> dict[str, Any]:
+    """Options from NAME=VALUE, as a command line has them, each value as JSON where it is some.
+
+    Raises:
+        ConfigError: one is not of this form.
+    """
+    options: dict[str, Any] = {}
+    for text in given:
+        name, equals, value = text.partition("=")
+        if not equals:
+            raise ConfigError(f"an option is NAME=VALUE, not {text!r}")
+        try:
+            options[name] = json.loads(value)
+        except ValueError:
+            options[name] = value
+    return options
 
 
 def load_policy(policy: Any, *, counter: Any = None, **options: Any) -> Any:

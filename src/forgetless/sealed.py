@@ -5,17 +5,30 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from hashlib import sha256
+from pathlib import Path
 from typing import Any
 
 from forgetless.errors import ConfigError
 
-__all__ = ["checksum", "unseal"]
+__all__ = ["checksum", "read", "unseal"]
 
 
 def checksum(content: Mapping[str, Any]) -> str:
     """Names a content: the same numbers and names have the same one."""
     canonical = json.dumps(content, sort_keys=True, separators=(",", ":"))
     return sha256(canonical.encode()).hexdigest()[:16]
+
+
+def read(path: str | Path) -> str:
+    """The text of a weights file.
+
+    Raises:
+        ConfigError: it can't be read.
+    """
+    try:
+        return Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"cannot read the weights {str(path)!r}: {error}") from None
 
 
 def unseal(text: str, named: str, *, of: str, form: str, revision: int, again: str) -> dict[str, Any]:

@@ -146,18 +146,17 @@ class Session:
             context = self._evict(intake, policy, room)
             frozen = Frozen.of(intake.units, context) if policy.lazy else Frozen()
             self.evictions += 1
-            stay = placed(context.units if again is None else again.told(context).units)
+            context = context if again is None else again.told(context)
+            stay = placed(context.units)
             sent = _Sent([message for _, message in stay], context.tokens, intake.parsed.fixed)
             request = intake.shared(stay)
         else:
             context = Context((), held.ledger, held.tokens, intake.budget, frozen.instructions)
-            held = held if again is None else _reminded(held, again, intake)
-            sent = _Sent(held.messages, held.tokens, intake.parsed.fixed, held.settled, held.stable)
+            if again is not None:
+                context, held = again.told(context), _reminded(held, again, intake)
+            sent = _Sent(held.messages, context.tokens, intake.parsed.fixed, held.settled, held.stable)
             wires = held.wires
             request = intake.dialect.emit(intake.parsed, held.messages) if wires is None else intake.put(wires)
-        if again is not None:
-            context = again.told(context)
-            sent = replace(sent, tokens=context.tokens)
         done = intake.compaction(context, request)
         done = replace(done, reused_tokens=self._sent.reused(sent, intake))
         self._frozen, self._sent, self._estimated = frozen, sent, done.tokens

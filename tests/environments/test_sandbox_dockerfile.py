@@ -66,10 +66,10 @@ def test_what_fetches_is_told_from_what_only_names_it(command: str, fetches: boo
 
 
 def test_variables() -> None:
-    env = {"HOME": "/root", "EMPTY": ""}
+    env = {"HOME": "/home", "EMPTY": ""}
     assert (
-        expanded(r"$HOME/${HOME}x/$NONE/${NONE:-y}/${EMPTY:-z}/${HOME:+w}/\$HOME", env) == "/root//rootx//y/z/w/$HOME"
+        expanded(r"$HOME/${HOME}x/$NONE/${NONE:-y}/${EMPTY:-z}/${HOME:+w}/\$HOME", env) == "/home//homex//y/z/w/$HOME"
     )
-    assert pairs('A=1 B="two words" C=$HOME', env) == {"A": "1", "B": "two words", "C": "/root"}
+    assert pairs('A=1 B="two words" C=$HOME', env) == {"A": "1", "B": "two words", "C": "/home"}
     assert pairs("A the old form", env) == {"A": "the old form"}
     assert pairs("ONLY_DECLARED", env) == {}

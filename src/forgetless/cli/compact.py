@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from json import loads
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -15,7 +14,7 @@ from forgetless.cli.files import dump, read, write
 from forgetless.compaction import compact
 from forgetless.errors import ConfigError
 from forgetless.intake import Compaction
-from forgetless.registry import DEFAULT, RECOGNISER
+from forgetless.registry import DEFAULT, RECOGNISER, options_of
 from forgetless.tokens import from_file
 
 __all__ = ["compact_file", "first_words", "ranges"]
@@ -77,7 +76,7 @@ def compact_file(
         truncate=truncate,
         instructions=instructions,
         remind=remind,
-        **_options(option),
+        **options_of(option),
     )
     if ledger is not None:
         _write(ledger, dump([asdict(entry) for entry in done.ledger], indent=2))
@@ -87,20 +86,6 @@ def compact_file(
         return
     write(dump(done.request, lines=conversation.lines, indent=None if conversation.lines else indent))
     show(done, conversation.request)
-
-
-def _options(given: Sequence[str]) -> dict[str, Any]:
-    """Options of a policy from NAME=VALUE, the value as JSON where it is some."""
-    options: dict[str, Any] = {}
-    for text in given:
-        name, equals, value = text.partition("=")
-        if not equals:
-            raise ConfigError(f"an option is NAME=VALUE, not {text!r}")
-        try:
-            options[name] = loads(value)
-        except ValueError:
-            options[name] = value
-    return options
 
 
 def _write(path: Path, data: bytes) -> None:

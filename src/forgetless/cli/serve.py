@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import socket
@@ -15,7 +14,7 @@ from cyclopts import Parameter
 
 from forgetless.errors import ConfigError
 from forgetless.proxy.metrics import FOLDER
-from forgetless.registry import DEFAULT
+from forgetless.registry import DEFAULT, options_of
 
 __all__ = ["serve"]
 
@@ -78,7 +77,7 @@ def serve(
     """
     from forgetless.proxy.settings import Settings
 
-    options = dict(map(_option, option)) | ({"scorer": str(scorer.absolute())} if scorer is not None else {})
+    options = options_of(option) | ({"scorer": str(scorer.absolute())} if scorer is not None else {})
     given: dict[str, Any] = {
         "upstream": upstream,
         "policy": policy,
@@ -111,16 +110,6 @@ def serve(
     if workers > 1 and settings.upstream == "embedded":
         raise ConfigError("the embedded model runs in one worker")
     _run(settings, host, port, workers)
-
-
-def _option(text: str) -> tuple[str, Any]:
-    name, sign, value = text.partition("=")
-    if not sign:
-        raise ConfigError(f"an option is NAME=VALUE, not {text!r}")
-    try:
-        return name, json.loads(value)
-    except ValueError:
-        return name, value
 
 
 def _run(settings: Any, host: str, port: int, workers: int) -> None:

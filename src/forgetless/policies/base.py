@@ -7,7 +7,7 @@ point. An eager policy (the papers' own forms) rewrites at every call. `Policy.l
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, Protocol, TypeAlias
 
 from forgetless.errors import BudgetError
@@ -28,6 +28,7 @@ __all__ = [
     "held",
     "last_user",
     "opener",
+    "over",
     "reminds",
     "whole",
 ]
@@ -111,6 +112,18 @@ class Policy(Protocol):
 def reminds(policy: Policy, wanted: bool | None) -> bool:
     """Whether standing instructions are said again beside the question: as is wanted, or else as the policy does."""
     return bool(getattr(policy, "reminds", False)) if wanted is None else wanted
+
+
+def over(entry: Entry, ended: Mapping[int, str]) -> Entry:
+    """An entry that tells how its unit's instructions ended: unless it must stay anyway, or holds a summary of others.
+
+    Args:
+        entry: of the ledger.
+        ended: unit index -> how, for units all of whose instructions have ended.
+    """
+    if entry.unit not in ended or entry.pinned or (entry.form, entry.reason) == ("compressed", "summary"):
+        return entry
+    return replace(entry, reason=ended[entry.unit])
 
 
 class Scorer(Protocol):

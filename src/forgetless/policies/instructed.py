@@ -13,7 +13,7 @@ from itertools import groupby
 from forgetless.instructions.base import Recogniser
 from forgetless.instructions.memory import Standing, ended, standing
 from forgetless.messages import Text
-from forgetless.policies.base import Context, Policy, fits, floor
+from forgetless.policies.base import Context, Policy, fits, floor, over
 from forgetless.tokens import Counter
 from forgetless.units import Unit
 
@@ -151,14 +151,12 @@ def _with(context: Context, cut: Mapping[int, Unit], budget: int) -> Context:
 
 def _told(context: Context, found: Sequence[Standing], kept: Mapping[int, Unit]) -> Context:
     """A context whose ledger tells which units give instructions, and which of these have ended."""
-    over = ended(found)
+    states = ended(found)
     ledger = []
     for entry in context.ledger:
         if entry.unit in kept and entry.reason == "pinned":
             entry = replace(entry, reason="instruction")  # noqa: PLW2901
-        elif entry.unit in over and not entry.pinned and (entry.form, entry.reason) != ("compressed", "summary"):
-            entry = replace(entry, reason=over[entry.unit])  # noqa: PLW2901
-        ledger.append(entry)
+        ledger.append(over(entry, states))
     return replace(context, ledger=tuple(ledger))
 
 

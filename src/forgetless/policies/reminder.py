@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from forgetless.instructions.base import Recogniser
 from forgetless.instructions.memory import Standing, State, ended, standing
 from forgetless.messages import Message, Text
-from forgetless.policies.base import Context, floor, last_user
+from forgetless.policies.base import Context, floor, last_user, over
 from forgetless.tokens import Counter
 from forgetless.units import Unit
 
@@ -35,7 +35,7 @@ class Reminder:
         question: index of the unit beside which they are said.
         message: index of its message in the conversation.
         tokens: that they take.
-        over: index of a unit whose instructions have ended -> how.
+        ended: index of a unit whose instructions have ended -> how.
     """
 
     instructions: tuple[str, ...]
@@ -43,7 +43,7 @@ class Reminder:
     question: int
     message: int
     tokens: int
-    over: Mapping[int, State]
+    ended: Mapping[int, State]
 
     def beside(self, message: Message) -> Message:
         """The question's message with the instructions."""
@@ -66,11 +66,7 @@ class Reminder:
                 entry = replace(entry, tokens_after=entry.tokens_after + self.tokens)  # noqa: PLW2901
             elif entry.unit in self.given and entry.form == "omitted":
                 entry = replace(entry, reason="instruction")  # noqa: PLW2901
-            elif (
-                entry.unit in self.over and not entry.pinned and (entry.form, entry.reason) != ("compressed", "summary")
-            ):
-                entry = replace(entry, reason=self.over[entry.unit])  # noqa: PLW2901
-            ledger.append(entry)
+            ledger.append(over(entry, self.ended))
         tokens = context.tokens + self.tokens
         return replace(context, units=units, ledger=tuple(ledger), tokens=tokens, instructions=self.instructions)
 
@@ -102,11 +98,11 @@ def reminder(units: Sequence[Unit], find: Recogniser, counter: Counter, budget: 
             break
         chosen.insert(0, one)
         tokens = more
-    over = ended(found)
-    if not chosen and not over:
+    states = ended(found)
+    if not chosen and not states:
         return None
     given = frozenset(one.unit for one in chosen)
-    return Reminder(tuple(one.text for one in chosen), given, question.index, question.at[0][0], tokens, over)
+    return Reminder(tuple(one.text for one in chosen), given, question.index, question.at[0][0], tokens, states)
 
 
 def _replied(units: Sequence[Unit], given: int, question: int) -> bool:

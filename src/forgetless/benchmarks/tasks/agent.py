@@ -31,7 +31,7 @@ from forgetless.environments.base import Environment
 from forgetless.errors import ConfigError
 from forgetless.models.base import Model
 from forgetless.models.load import load_model
-from forgetless.registry import DEFAULT, REWRITERS, load_environment, load_rewriter, policy_names
+from forgetless.registry import DEFAULT, REWRITERS, load_environment, load_rewriter, options_of, policy_names
 from forgetless.tokens import Counter, for_model
 
 __all__ = ["agent"]
@@ -154,7 +154,7 @@ def agent(
     policies = tuple(dict.fromkeys(policy)) or _all(summariser)
     if summariser is None and WRITERS.intersection(policies):
         raise ConfigError(f"{sorted(WRITERS.intersection(policies))[0]!r} needs a model that writes: give --summariser")
-    given = _options(option) | ({} if data is None else {"data": data})
+    given = options_of(option) | ({} if data is None else {"data": data})
     config = {
         "option": {name: value for name, value in given.items() if name != "data"},
         "data": None if data is None else data.name,
@@ -223,20 +223,6 @@ def _rooms(policy: str, budgets: Sequence[int]) -> Sequence[int | None]:
 
 def _seeds(first: int, many: int) -> range:
     return range(first, first + many)
-
-
-def _options(given: Sequence[str]) -> dict[str, Any]:
-    """Options of the environment from NAME=VALUE, the value as JSON where it is some."""
-    options: dict[str, Any] = {}
-    for pair in given:
-        name, equals, value = pair.partition("=")
-        if not equals:
-            raise ConfigError(f"an option is NAME=VALUE, not {pair!r}")
-        try:
-            options[name] = text.loads(value)
-        except ValueError:
-            options[name] = value
-    return options
 
 
 def _counter(model: Model | None) -> Counter:

@@ -271,7 +271,7 @@ def _taken(proc: int, limits: Limits) -> str:
 
 
 def _at(proc: int) -> str:
-    return f"/proc/self/fd/{proc}/root/proc"
+    return "/".join(("/proc/self/fd", str(proc), "root", "proc"))
 
 
 def _number(proc: int, path: str, place: int) -> int:

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Self
 from forgetless.errors import ConfigError
 from forgetless.policies.lre.carried import CARRIED
 from forgetless.policies.lre.features import FEATURES, VERSION
-from forgetless.sealed import checksum, unseal
+from forgetless.sealed import checksum, read, unseal
 
 __all__ = ["FORMAT", "Weight", "Weights"]
 
@@ -75,10 +75,7 @@ class Weights:
         Raises:
             ConfigError: it can't be read, was altered, or does not match the features of this version.
         """
-        try:
-            return cls.loads(Path(path).read_text(encoding="utf-8"), f"the weights {str(path)!r}")
-        except (OSError, UnicodeDecodeError) as error:
-            raise ConfigError(f"cannot read the weights {str(path)!r}: {error}") from None
+        return cls.loads(read(path), f"the weights {str(path)!r}")
 
     @classmethod
     def loads(cls, text: str, named: str = "the weights") -> Self:
