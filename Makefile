@@ -8,6 +8,10 @@ PYTHON ?= $(or $(shell for python in python3.11 python3.12 python3.13 python3; d
 	$$python $(new_enough) 2>/dev/null && echo $$python && break; done),python3)
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet --quiet
+new_harbor = -c 'import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 12))'
+HARBOR_PYTHON ?= $(shell for python in python3.12 python3.13 python3 ~/.pyenv/versions/3.1[2-9].*/bin/python3; do \
+	$$python $(new_harbor) 2>/dev/null && echo $$python && break; done)
+HARBOR_PIP := .cache/harbor/bin/python -m pip --disable-pip-version-check --quiet --quiet
 COMPILE := .cache/lock/bin/pip-compile --quiet --generate-hashes --strip-extras --no-header \
 	--no-emit-index-url --no-emit-trusted-host --no-emit-find-links
 
@@ -17,7 +21,7 @@ run: .venv/.run .venv/.model .venv/.package
 	@$(BIN)/python examples/replay.py
 
 test: SHELL := /bin/bash
-test: .venv/.test .venv/.local .venv/.model .venv/.encoder .venv/.package
+test: .venv/.test .venv/.local .venv/.model .venv/.encoder .venv/.package .venv/.harbor
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
@@ -36,8 +40,11 @@ lock:
 		print(*tomllib.load(open("pyproject.toml", "rb"))["dependency-groups"]["test"], sep="\n")' \
 		| $(COMPILE) --extra tokens --extra plots --extra embedded --extra postgres --extra train --extra languages --constraint requirements/run.txt \
 		--output-file requirements/test.txt pyproject.toml -
-	printf '%s\n' transformers filelock fsspec jinja2 networkx sympy \
+	printf '%s\n' transformers gguf psutil filelock fsspec jinja2 networkx sympy \
 		| $(COMPILE) --constraint requirements/test.txt --output-file requirements/local.txt -
+	$(HARBOR_PYTHON) -m venv .cache/lock-harbor
+	.cache/lock-harbor/bin/python -m pip --disable-pip-version-check --quiet install pip-tools
+	echo pytest | $(subst lock/,lock-harbor/,$(COMPILE)) --extra harbor --output-file requirements/harbor.txt pyproject.toml -
 
 clean:
 	rm -rf .venv .cache .coverage .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache build dist
@@ -71,4 +78,11 @@ clean:
 
 .venv/.package: pyproject.toml .venv/.created
 	@$(PIP) install --no-deps --editable .
+	@touch $@
+
+# Harbor needs Python 3.12 and a hundred packages: it has an environment of its own.
+.venv/.harbor: requirements/harbor.txt pyproject.toml .venv/.created
+	@if [ -z "$(HARBOR_PYTHON)" ]; then echo "no Python 3.12 or newer: the tests with Harbor are skipped"; else \
+		echo "installing $< into .cache/harbor" && $(HARBOR_PYTHON) -m venv .cache/harbor \
+		&& $(HARBOR_PIP) install --require-hashes --requirement $< && $(HARBOR_PIP) install --no-deps --editable .; fi
 	@touch $@

@@ -1,0 +1,1 @@
+"""Doors into other people's frameworks; each needs an extra of its own."""
