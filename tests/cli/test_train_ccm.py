@@ -18,13 +18,13 @@ pytestmark = pytest.mark.torch
 
 def test_a_start_and_a_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     start, out = tmp_path / "start", tmp_path / "run"
-    ccm_start(out=start, codes=1, pages=2, distance=1, steps=3)
+    ccm_start(out=start, option=("codes=1", "pages=2"), reply=30, copies=2, steps=3)
     ccm(start=start, out=out, updates=1, groups=1, episodes=2, held_out=2)
     told = capsys.readouterr().err
     assert "step 3 of 3" in told
     assert "update 1: success" in told
     summary = json.loads((out / "summary.json").read_text("utf-8"))
-    assert summary["world"]["pages"] == 2
+    assert summary["began_from"]["options"]["pages"] == 2
     assert len(summary["updates"]) == 1
     assert {"checkpoint.pt", "config.json", "metrics.jsonl", "training.png"} <= {file.name for file in out.iterdir()}
     ccm(start=start, out=out, updates=1, groups=1, episodes=2, held_out=2)  # nothing is left to do
@@ -37,4 +37,6 @@ def test_what_cannot_be_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="threads"):
         ccm_start(out=tmp_path / "x", threads=0)
     with pytest.raises(ConfigError, match="codes"):
-        ccm_start(out=tmp_path / "x", codes=0)
+        ccm_start(out=tmp_path / "x", option=("codes=0",))
+    with pytest.raises(ConfigError, match="no expert for 'webshop'"):
+        ccm_start(out=tmp_path / "x", environment="webshop", option=("data=nowhere",))

@@ -17,11 +17,13 @@ pytest.importorskip("transformers", reason="needs transformers")
 from forgetless.environments.recall import Recall  # noqa: E402
 from forgetless.errors import ConfigError  # noqa: E402
 from forgetless.training.actor import Actor  # noqa: E402
-from forgetless.training.ccm import Settings, evaluate, imitate, train  # noqa: E402
+from forgetless.training.ccm import Settings, evaluate, train  # noqa: E402
 from forgetless.training.demonstrations import Demonstration, forgetful, knowing  # noqa: E402
 from forgetless.training.grpo import Terms  # noqa: E402
 from forgetless.training.rollouts import BLOCK, play, split, student  # noqa: E402
-from forgetless.training.tiny import load_tiny, save_tiny, tiny  # noqa: E402
+from forgetless.training.start import imitate  # noqa: E402
+from forgetless.training.starts import load_start, save_start  # noqa: E402
+from forgetless.training.tiny import tiny  # noqa: E402
 from forgetless.training.words import Words  # noqa: E402
 
 pytestmark = pytest.mark.torch
@@ -48,7 +50,7 @@ def test_words_read_what_they_were_made_of(words: Words) -> None:
     texts = [one.prompt + one.reply for seed in range(40) for one in shown(seed)]
     assert [words.decode(words.encode(text)) for text in texts] == texts
     code = words.encode(" Z9071")
-    assert len(code) == 5
+    assert len(code) == 3
     assert words.decode([*code, words.end]) == " Z9071"
     assert words.decode(words.encode("zugzwang")) == "�"
 
@@ -66,8 +68,12 @@ def test_demonstrations_know_what_they_kept_and_no_more() -> None:
     all_of_it = list(forgetful(world(), 3, 0.0, Random(0)))
     none = list(forgetful(world(), 3, 1.0, Random(0)))
     told = list(knowing(world(), 3))
-    assert all_of_it[-1].reply.splitlines()[-1] == told[-1].reply != "answer UNKNOWN"
-    assert none[-1].reply == BLOCK.format("") + "answer UNKNOWN"
+    assert all_of_it[-1].reply.endswith(told[-1].reply)
+    thing, code = told[-1].reply.splitlines()[0].split(": ")
+    assert told[-1].reply == f"{thing}: {code}\nanswer {code}"
+    assert code != "UNKNOWN"
+    assert f"code of the {thing} is {code}" in told[-1].prompt
+    assert none[-1].reply == BLOCK.format("") + f"{thing}: UNKNOWN\nanswer UNKNOWN"
     assert told[-1].reply.split()[-1] in told[-1].prompt
     assert told[-1].reply.split()[-1] not in none[-1].prompt
 
@@ -146,7 +152,7 @@ def taught(words: Words) -> Any:
     model = tiny(words, 0, width=32)
     stream = chain.from_iterable(forgetful(world(), seed, 1.0, Random(seed)) for seed in range(10**6))
     losses = list(imitate(model, words, stream, steps=60, rows=8, rate=5e-3))
-    assert losses[-1] < losses[0] / 3
+    assert sum(losses[-8:]) < sum(losses[:8]) / 2  # eight batches: one may be of short turns alone
     return model
 
 
@@ -175,10 +181,14 @@ def vars_of(settings: Settings) -> dict[str, Any]:
 
 def test_a_tiny_model_is_read_as_it_was_written(words: Words, tmp_path: Path) -> None:
     actor = made(words)
-    save_tiny(actor.model, words, tmp_path)
-    model, read = load_tiny(tmp_path)
-    assert read.pieces == words.pieces
-    again = Actor(model, read)
+    save_start(
+        actor.model, words, tmp_path, {"environment": "recall", "options": {"codes": 1, "pages": 2, "distance": 1}}
+    )
+    begun = load_start(tmp_path)
+    assert isinstance(begun.tokenizer, Words)
+    assert begun.tokenizer.pieces == words.pieces
+    assert begun.worlds().start(1) == Recall(codes=1, pages=2, distance=1).start(1)
+    again = Actor(begun.model, begun.tokenizer)
     assert evaluate(again, world, SMALL) == evaluate(actor, world, SMALL)
     with pytest.raises(ConfigError, match="ccm-start"):
-        load_tiny(tmp_path / "elsewhere")
+        load_start(tmp_path / "elsewhere")

@@ -4,25 +4,26 @@ from __future__ import annotations
 
 import json as json_
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
-from itertools import chain
 from pathlib import Path
 from random import Random
 from time import perf_counter
-from typing import Any
+from types import MappingProxyType
+from typing import Annotated, Any
 
-from forgetless.benchmarks.plots import draw, training_plot
-from forgetless.environments.recall import Recall
+from cyclopts import Parameter
+
+from forgetless.benchmarks.plots import draw
+from forgetless.benchmarks.training_plots import training_plot
+from forgetless.environments.base import Environment
 from forgetless.errors import ConfigError, MissingExtra
+from forgetless.registry import load_environment, options_of
 
 __all__ = ["ccm", "ccm_start"]
 
-WORLD = "world.json"
-"""What a start was made for: the settings of its environment."""
-
-SHUFFLED = 40
-"""Episodes whose demonstrations are mixed."""
+SMALL: Mapping[str, Any] = MappingProxyType({"codes": 2, "pages": 4, "distance": 1, "words": 0})
+"""What a tiny model can learn of `recall` within minutes."""
 
 TOLD = 100
 """Steps between two lines on progress."""
@@ -31,70 +32,94 @@ TOLD = 100
 def ccm_start(
     *,
     out: Path = Path("ccm-start"),
-    codes: int = 2,
-    pages: int = 4,
-    distance: int = 1,
-    words: int = 0,
+    backbone: str | None = None,
+    rank: int = 16,
+    environment: str = "recall",
+    option: Annotated[tuple[str, ...], Parameter(negative="")] = (),
+    turns: int = 9,
+    reply: int = 56,
     forgets: float = 0.5,
-    steps: int = 3_000,
+    copies: int = 600,
+    steps: int = 2_000,
+    rows: int = 16,
+    rate: float = 2e-3,
     threads: int = 1,
     seed: int = 0,
 ) -> None:
-    """Make the model that `train ccm` begins from: tiny, and taught by an expert whose memory is poor.
+    """Make the model that `train ccm` begins from, taught by an expert whose memory is poor.
 
     Half of what it sees are turns of an agent that rewrites its memory and forgets a share of the codes, half are turns
     with the whole history, which make it a teacher.
 
     Args:
         out: the folder to write.
-        codes: of an episode of `recall`.
-        pages: to read.
-        distance: least reports before the first question.
-        words: least words of a page.
+        backbone: what is taught: by default a tiny new model; `embedded`, or a folder or a name on the hub that
+            transformers loads, which learns through a LoRA adapter that is merged into it at the end.
+        rank: of that adapter.
+        environment: to act in. Only `recall` has an expert: with others take `--steps 0`, and a model that knows the
+            form of a turn.
+        option: NAME=VALUE, an option of the environment; may be given more than once. By default, for `recall`,
+            codes=2 pages=4 distance=1 words=0.
+        turns: most of an episode.
+        reply: most tokens of a turn.
         forgets: share of the codes that the expert's memory misses.
-        steps: of the optimiser.
+        copies: steps of the optimiser in which a new model learns to copy.
+        steps: in which it learns from the expert.
+        rows: demonstrations of such a step.
+        rate: of learning.
         threads: that compute.
         seed: of weights, episodes and what is forgotten.
     """
     _torch(threads)
-    from forgetless.training.ccm import imitate
-    from forgetless.training.demonstrations import forgetful, knowing
-    from forgetless.training.tiny import save_tiny, tiny
+    from forgetless.training.demonstrations import mixed
+    from forgetless.training.start import imitate
+    from forgetless.training.starts import adapted, save_start
+
+    options = {**(SMALL if environment == "recall" else {}), **options_of(option)}
+    if environment != "recall" and (steps or backbone is None):
+        raise ConfigError(f"there is no expert for {environment!r}: give --steps 0 and a --backbone")
+    world = load_environment(environment, **options)
+    started = perf_counter()
+
+    def follow(part: str, losses: Iterator[float], most: int) -> None:
+        for step, loss in enumerate(losses, 1):
+            if step % TOLD == 0 or step == most:
+                _tell(f"{part}, step {step:,} of {most:,}: {loss:.4f} nats a token, {perf_counter() - started:.0f} s")
+
+    if backbone is None:
+        model, tokenizer = _new(world, seed, lambda losses: follow("copying", losses, copies), copies)
+    else:
+        held, tokenizer = _loaded(backbone)
+        model = adapted(held, rank, seed) if steps else held
+    shown = mixed(world, forgets, Random(seed))
+    follow("imitating", imitate(model, tokenizer, shown, steps=steps, rows=rows, rate=rate), steps)
+    learned = {"forgets": forgets, "copies": copies, "steps": steps, "rows": rows, "rate": rate, "seed": seed}
+    about = {"environment": environment, "options": options, "turns": turns, "reply": reply, "backbone": backbone}
+    save_start(model.merge_and_unload() if backbone and steps else model, tokenizer, out, {**about, **learned})
+    world.close()
+
+
+def _new(world: Environment, seed: int, follow: Callable[[Iterator[float]], None], copies: int) -> tuple[Any, Any]:
+    """A tiny model that has learned to copy, and its words."""
+    import torch
+
+    from forgetless.training.demonstrations import wording
+    from forgetless.training.start import copying
+    from forgetless.training.tiny import tiny
     from forgetless.training.words import Words
 
-    world = {"codes": codes, "pages": pages, "distance": distance, "words": words}
-    recall = Recall(**world)
-    chance = Random(seed)
-
-    def shown() -> Iterator[Any]:
-        for first in range(1_000_000, 10**9, SHUFFLED):
-            episodes = range(first, first + SHUFFLED, 2)
-            rows = [*chain.from_iterable(forgetful(recall, at, forgets, chance) for at in episodes)]
-            rows += chain.from_iterable(knowing(recall, at + 1) for at in episodes)
-            chance.shuffle(rows)
-            yield from rows
-
-    read = Words.of(recall_text(recall))
-    model = tiny(read, seed)
-    started = perf_counter()
-    for step, loss in enumerate(imitate(model, read, shown(), steps=steps), 1):
-        if step % TOLD == 0 or step == steps:
-            _tell(f"step {step:,} of {steps:,}: {loss:.4f} nats a token, {perf_counter() - started:.0f} s")
-    save_tiny(model, read, out)
-    (out / WORLD).write_text(json_.dumps({**world, "forgets": forgets, "steps": steps, "seed": seed}) + "\n", "utf-8")
+    words = Words.of(wording(world))
+    model = tiny(words, seed)
+    follow(copying(model, words.size, steps=copies, chance=torch.Generator().manual_seed(seed)))
+    return model, words
 
 
-def recall_text(recall: Recall) -> Iterator[str]:
-    """All words of an environment, as a model reads and writes them."""
-    from forgetless.environments.recall import THINGS
-    from forgetless.training.demonstrations import forgetful, knowing
+def _loaded(backbone: str) -> tuple[Any, Any]:
+    from forgetless.models.local.backbone import load_backbone
+    from forgetless.training.starts import Pretrained
 
-    for seed in range(300):
-        for one in (*forgetful(recall, seed, 0.5, Random(seed)), *knowing(recall, seed)):
-            yield one.prompt + one.reply
-    for thing in THINGS:
-        yield f" {thing}"
-        yield thing
+    loaded = load_backbone(None if backbone == "embedded" else backbone)
+    return loaded.model, Pretrained(loaded.tokenizer)
 
 
 def ccm(
@@ -107,9 +132,14 @@ def ccm(
     distill: float = 0.01,
     kl: float = 0.01,
     grpo: float = 1.0,
+    exact: float = 1.0,
+    partial: float = 1.0,
     rate: float = 3e-4,
+    rank: int | None = None,
     temperature: float = 1.0,
     held_out: int = 100,
+    every: int = 10,
+    rows: int = 32,
     threads: int = 1,
     seed: int = 0,
     json: bool = False,
@@ -120,16 +150,21 @@ def ccm(
 
     Args:
         start: folder that `train ccm-start` made.
-        out: the results folder: config.json, metrics.jsonl, summary.json, plot, checkpoint.
+        out: the results folder: config.json, metrics.jsonl, summary.json, plot, checkpoint, and the trained `model`.
         updates: steps of the optimiser.
         groups: beginnings of episodes in a batch.
         episodes: played from each.
         distill: weight of the distillation; 0 for GRPO alone.
         kl: weight of the divergence from the start.
         grpo: weight of GRPO; 0 for distillation alone.
+        exact: reward of a success; the paper's 10 on WebShop.
+        partial: reward of all else, times the share that was reached; the paper's 2 there.
         rate: of learning.
+        rank: of a LoRA adapter that learns in place of all weights.
         temperature: of sampling.
         held_out: episodes that are measured and not trained on.
+        every: updates between these measurements.
+        rows: samples at once.
         threads: that compute.
         seed: of all that is drawn.
         json: print the summary to stdout.
@@ -138,31 +173,34 @@ def ccm(
     from forgetless.training.actor import Actor
     from forgetless.training.ccm import Settings, evaluate, train
     from forgetless.training.grpo import Terms
-    from forgetless.training.tiny import load_tiny
+    from forgetless.training.starts import adapted, load_start
 
-    model, words = load_tiny(start)
-    told = json_.loads((start / WORLD).read_text("utf-8"))
-    world = {key: told[key] for key in ("codes", "pages", "distance", "words")}
-    actor = Actor(model, words)
+    begun = load_start(start)
+    actor = Actor(begun.model if rank is None else adapted(begun.model, rank, seed), begun.tokenizer)
     settings = Settings(
         updates=updates,
         groups=groups,
         episodes=episodes,
-        turns=world["pages"] + world["codes"] + 3,
-        reply=16 + 12 * world["codes"],
+        turns=begun.told["turns"],
+        reply=begun.told["reply"],
         temperature=temperature,
         rate=rate,
         terms=Terms(kl=kl, distill=distill, grpo=grpo),
+        exact=exact,
+        partial=partial,
+        evaluate=every,
         held_out=held_out,
+        rows=rows,
         seed=seed,
     )
-    before = evaluate(actor, lambda: Recall(**world), settings)
+    before = evaluate(actor, begun.worlds, settings)
     _tell(f"at the start: {before['success']:.0%} of {held_out} held-out episodes")
     lines = []
-    for line in train(actor, lambda: Recall(**world), settings, out):
+    for line in train(actor, begun.worlds, settings, out):
         lines.append(line)
         _tell(_line(line))
-    summary = {"start": before, "settings": asdict(settings), "world": told, "updates": lines}
+    actor.model.save_pretrained(out / "model")
+    summary = {"start": before, "settings": asdict(settings), "began_from": begun.told, "updates": lines}
     (out / "summary.json").write_text(json_.dumps(summary, indent=2) + "\n", "utf-8")
     draw(training_plot, summary, out / "training.png")
     if json:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from forgetless.environments.recall import ANSWER, NEXT, QUESTION
 
-__all__ = ["UNKNOWN", "codes", "recall"]
+__all__ = ["UNKNOWN", "asked", "codes", "recall"]
 
 UNKNOWN = "UNKNOWN"
 """The answer to what cannot be known."""
@@ -18,10 +18,14 @@ _FACT = re.compile(r"(\w+ \w+)(?: is|:) ([A-Z]\d{4})\b")
 
 def recall(texts: Sequence[str]) -> str:
     """Answers the question at the end with the code that these texts give; reads on where none is asked."""
-    asked = _ASKED.findall(texts[-1])
-    if not asked:
-        return NEXT
-    return f"{ANSWER} {codes(texts).get(asked[-1], UNKNOWN)}"
+    thing = asked(texts[-1])
+    return NEXT if thing is None else f"{ANSWER} {codes(texts).get(thing, UNKNOWN)}"
+
+
+def asked(text: str) -> str | None:
+    """The thing whose code is asked for last in a text."""
+    found = _ASKED.findall(text)
+    return found[-1] if found else None
 
 
 def codes(texts: Sequence[str]) -> dict[str, str]:

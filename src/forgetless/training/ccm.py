@@ -2,8 +2,7 @@
 
 A run is a folder: config.json, metrics.jsonl (a line an update), checkpoint.pt, and the model at the end. It goes on
 from its checkpoint and gives the same numbers then. What is simpler than the paper: one process, on the CPU as it is
-here; one step of the optimiser for each batch of episodes; the reward is the share of an episode's questions that were
-answered rightly.
+here; one step of the optimiser for each batch of episodes.
 """
 
 from __future__ import annotations
@@ -20,20 +19,16 @@ from typing import Any
 import torch
 
 from forgetless.environments.base import Environment
-from forgetless.training.actor import Actor, Tokenizer, padded
-from forgetless.training.demonstrations import Demonstration
+from forgetless.training.actor import Actor
 from forgetless.training.grpo import Batch, Terms, advantages, objective
-from forgetless.training.rollouts import Played, Turn, play
+from forgetless.training.rollouts import Played, Turn, play, shaped
 
-__all__ = ["Settings", "Worlds", "evaluate", "imitate", "train"]
+__all__ = ["Settings", "Worlds", "evaluate", "train"]
 
 Worlds = Callable[[], Environment]
 
 TRAINING_SEEDS = 10_000
 """Episodes from here on are trained on; those before are held out."""
-
-ROWS = 32
-"""Samples at once; a mini-batch's gradient is the sum of them."""
 
 NORM = 1.0
 """Most of a gradient's length."""
@@ -52,9 +47,12 @@ class Settings:
         temperature: of sampling, and of all log probabilities.
         rate: of learning (AdamW).
         terms: the objective's weights.
+        exact: the reward of a success.
+        partial: the reward of all else, times the share that was reached.
         evaluate: updates between measurements on held-out episodes; 0 for the last alone.
         held_out: episodes of a measurement.
         keep: updates between checkpoints.
+        rows: samples at once; the gradient of a batch is the sum of them.
         seed: of all that is drawn.
     """
 
@@ -66,9 +64,12 @@ class Settings:
     temperature: float = 1.0
     rate: float = 3e-4
     terms: Terms = field(default_factory=Terms)
+    exact: float = 1.0
+    partial: float = 1.0
     evaluate: int = 10
     held_out: int = 64
     keep: int = 5
+    rows: int = 32
     seed: int = 0
 
 
@@ -94,6 +95,9 @@ def train(actor: Actor, worlds: Worlds, settings: Settings, out: Path) -> Iterat
             last = update + 1 == settings.updates
             if last or (settings.evaluate and (update + 1) % settings.evaluate == 0):
                 figures |= {f"held_out_{key}": value for key, value in evaluate(actor, worlds, settings).items()}
+            if last:
+                sampled = evaluate(actor, worlds, settings, settings.temperature)
+                figures |= {f"sampled_{key}": value for key, value in sampled.items()}
             figures = {"update": update + 1, **figures, "seconds": round(perf_counter() - started, 3)}
             log.write(json.dumps(figures) + "\n")
             log.flush()
@@ -102,16 +106,16 @@ def train(actor: Actor, worlds: Worlds, settings: Settings, out: Path) -> Iterat
             yield figures
 
 
-def evaluate(actor: Actor, worlds: Worlds, settings: Settings) -> dict[str, float]:
-    """Success and reward on held-out episodes, likeliest tokens."""
+def evaluate(actor: Actor, worlds: Worlds, settings: Settings, temperature: float = 0.0) -> dict[str, float]:
+    """Success, reward and more on held-out episodes; a temperature of 0 takes the likeliest tokens."""
     played = play(
         actor,
         worlds,
         range(settings.held_out),
         turns=settings.turns,
         most=settings.reply,
-        temperature=0.0,
-        chance=torch.Generator(),
+        temperature=temperature,
+        chance=torch.Generator().manual_seed(settings.seed),
     )
     return _told(played)
 
@@ -188,15 +192,17 @@ class _Run:
             temperature=settings.temperature,
             chance=self.chance,
         )
-        rewards = torch.tensor([one.reward for one in played]).view(settings.groups, settings.episodes)
+        rewards = torch.tensor([shaped(one.reward, settings.exact, settings.partial) for one in played])
+        rewards = rewards.view(settings.groups, settings.episodes)
         gains = advantages(rewards).flatten().tolist()
         samples = [(turn, gain) for one, gain in zip(played, gains, strict=True) for turn in one.turns]
+        samples.sort(key=lambda sample: len(sample[0].prompt) + len(sample[0].reply))  # to pad little
         generated = sum(len(turn.reply) for turn, _ in samples)
         action = sum(len(turn.reply) - turn.action for turn, _ in samples)
         self.optimizer.zero_grad()
         figures: dict[str, float] = {}
-        for at in range(0, len(samples), ROWS):
-            batch, logps = _batch(self.actor, samples[at : at + ROWS], settings, generated, action)
+        for at in range(0, len(samples), settings.rows):
+            batch, logps = _batch(self.actor, samples[at : at + settings.rows], settings, generated, action)
             loss, told = objective(logps, batch, settings.terms)
             loss.backward()
             figures = {key: figures.get(key, 0.0) + value for key, value in told.items()}
@@ -215,7 +221,7 @@ class _Run:
             config.write_text(json.dumps(now, indent=2) + "\n", "utf-8")
             return []
         state = torch.load(kept, weights_only=True)
-        self.actor.model.load_state_dict(state["model"])
+        self.actor.model.load_state_dict(state["model"], strict=False)  # what does not learn is not in it
         self.optimizer.load_state_dict(state["optimizer"])
         self.chance.set_state(state["chance"])
         lines = (self.out / "metrics.jsonl").read_text("utf-8").split("\n")
@@ -224,48 +230,10 @@ class _Run:
     def keep(self, updates: int) -> None:
         """Write a checkpoint in the place of the one before, which stays until it is whole."""
         state: Mapping[str, Any] = {
-            "model": self.actor.model.state_dict(),
+            "model": {name: one.detach() for name, one in self.actor.model.named_parameters() if one.requires_grad},
             "optimizer": self.optimizer.state_dict(),
             "chance": self.chance.get_state(),
             "updates": updates,
         }
         torch.save(state, self.out / "checkpoint.new")
         os.replace(self.out / "checkpoint.new", self.out / "checkpoint.pt")
-
-
-def imitate(
-    model: Any,
-    tokenizer: Tokenizer,
-    shown: Iterator[Demonstration],
-    *,
-    steps: int,
-    rows: int = ROWS,
-    rate: float = 1e-3,
-) -> Iterator[float]:
-    """Fit a model to demonstrations, and give each step's loss, in nats for a token of a reply.
-
-    Args:
-        model: of transformers.
-        tokenizer: its own.
-        shown: demonstrations, as many as are needed.
-        steps: of the optimiser.
-        rows: demonstrations of a step.
-        rate: of learning, which falls to a tenth in a cosine.
-    """
-    optimizer = torch.optim.AdamW(model.parameters(), lr=rate, weight_decay=0.0)
-    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps, rate / 10)
-    for _ in range(steps):
-        chosen = [next(shown) for _ in range(rows)]
-        prompts = [tokenizer.encode(one.prompt) for one in chosen]
-        replies = [[*tokenizer.encode(one.reply), tokenizer.end] for one in chosen]
-        tokens, mask = padded([[*one, *other] for one, other in zip(prompts, replies, strict=True)], tokenizer.end)
-        labels = torch.where(mask > 0, tokens, torch.full_like(tokens, -100))
-        for at, prompt in enumerate(prompts):
-            labels[at, : len(prompt)] = -100
-        loss = model(input_ids=tokens, attention_mask=mask, labels=labels, use_cache=False).loss
-        optimizer.zero_grad()
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), NORM)
-        optimizer.step()
-        schedule.step()
-        yield float(loss.detach())

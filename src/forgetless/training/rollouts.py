@@ -15,7 +15,7 @@ from forgetless.environments.base import Environment, Start
 from forgetless.policies.ccm.stream import Stream
 from forgetless.training.actor import Actor, Tokenizer
 
-__all__ = ["Played", "Turn", "history", "play", "split", "student"]
+__all__ = ["Live", "Played", "Turn", "act", "begin", "context", "history", "play", "shaped", "split", "student"]
 
 BLOCK = "<memory>\n{}\n</memory>\n"
 CLOSED = "</memory>\n"
@@ -81,7 +81,7 @@ def split(reply: Sequence[int], tokenizer: Tokenizer) -> int:
 
 
 @dataclass(slots=True)
-class _Live:
+class Live:
     """An episode under way."""
 
     world: Environment
@@ -114,31 +114,33 @@ def play(
         temperature: 0 takes the likeliest tokens.
         chance: what is drawn comes from it.
     """
-    lives = [_begun(worlds(), seed) for seed in seeds]
+    lives = [begin(worlds(), seed) for seed in seeds]
     for _ in range(turns):
         under_way = [live for live in lives if not live.over]
         if not under_way:
             break
-        prompts = [actor.tokenizer.encode(_context(live)) for live in under_way]
+        prompts = [actor.tokenizer.encode(context(live)) for live in under_way]
         for live, prompt, reply, old in zip(
             under_way, prompts, *actor.sample(prompts, most, temperature, chance), strict=True
         ):
-            _act(live, prompt, reply, old, actor.tokenizer)
+            act(live, prompt, reply, old, actor.tokenizer)
     for live in lives:
         live.world.close()
     return [live.played for live in lives]
 
 
-def _begun(world: Environment, seed: int) -> _Live:
+def begin(world: Environment, seed: int) -> Live:
+    """An episode before its first turn."""
     start = world.start(seed)
-    return _Live(world, start, Played(seed), observation=start.observation)
+    return Live(world, start, Played(seed), observation=start.observation)
 
 
-def _context(live: _Live) -> str:
+def context(live: Live) -> str:
+    """What the student sees in the next turn."""
     return student(live.start.task, live.memory, live.observation)
 
 
-def _act(live: _Live, prompt: list[int], reply: list[int], old: list[float], tokenizer: Tokenizer) -> None:
+def act(live: Live, prompt: list[int], reply: list[int], old: list[float], tokenizer: Tokenizer) -> None:
     """Take a reply apart, act, and keep the turn."""
     taker = Stream()
     text = tokenizer.decode(reply)
@@ -157,3 +159,14 @@ def _act(live: _Live, prompt: list[int], reply: list[int], old: list[float], tok
     live.played.invalid += not step.valid
     live.steps.append((action, step.observation))
     live.observation, live.over = step.observation, step.done
+
+
+def shaped(reward: float, exact: float, partial: float) -> float:
+    """The reward that is learned from: `exact` for an episode's success, else its share of `partial`.
+
+    Args:
+        reward: what an episode's rewards add up to, in [0, 1].
+        exact: for 1; the paper's 10 on WebShop.
+        partial: for all but 1; the paper's 2 there.
+    """
+    return exact if reward > 1 - 1e-6 else partial * reward

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
 from typing import Any
 
 import torch
 
-from forgetless.errors import ConfigError
 from forgetless.training.words import Words
 
-__all__ = ["load_tiny", "save_tiny", "tiny"]
-
-WORDS = "words.json"
+__all__ = ["tiny"]
 
 
-def tiny(words: Words, seed: int, *, width: int = 96, layers: int = 2, window: int = 1_024) -> Any:
+def tiny(words: Words, seed: int, *, width: int = 96, layers: int = 3, window: int = 1_024) -> Any:
     """A model that has learned nothing yet.
 
     Args:
@@ -43,23 +38,3 @@ def tiny(words: Words, seed: int, *, width: int = 96, layers: int = 2, window: i
         pad_token_id=words.end,
     )
     return LlamaForCausalLM(config)
-
-
-def save_tiny(model: Any, words: Words, folder: Path) -> None:
-    """Write a model and its vocabulary."""
-    model.save_pretrained(folder)
-    (folder / WORDS).write_text(json.dumps(words.pieces, ensure_ascii=False) + "\n", "utf-8")
-
-
-def load_tiny(folder: Path) -> tuple[Any, Words]:
-    """What `save_tiny` wrote.
-
-    Raises:
-        ConfigError: there is none.
-    """
-    from transformers import LlamaForCausalLM
-
-    if not (folder / WORDS).exists():
-        raise ConfigError(f"{str(folder)!r} holds no model of forgetless: make one with `forgetless train ccm-start`")
-    words = Words(json.loads((folder / WORDS).read_text("utf-8")))
-    return LlamaForCausalLM.from_pretrained(folder), words

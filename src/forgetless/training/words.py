@@ -1,4 +1,7 @@
-"""A vocabulary of words, codes as single characters: how a tiny model reads an environment's plain English.
+"""A vocabulary of words, and of digits in twos: how a tiny model reads an environment's plain English.
+
+A number of four digits is two pieces, so that each of them tells the next one: ten single digits turn up too often for
+a model of two layers to know by them where it stands.
 
 Pieces put together are the text again, blanks included, so that what a model writes can be read like any reply.
 """
@@ -7,10 +10,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from string import ascii_uppercase
 
 __all__ = ["Words"]
 
-_PIECE = re.compile(r" ?(?:</?memory>|[A-Za-z]{2,}|[^\s])|\s")
+_PIECE = re.compile(r" ?(?:</?memory>|[A-Za-z]{2,}|\d{2}|[^\s])|\s")
 
 END, UNKNOWN = 0, 1
 
@@ -33,9 +37,11 @@ class Words:
 
     @classmethod
     def of(cls, texts: Iterable[str]) -> Words:
-        """The pieces of texts, and every letter and digit that a code may have."""
-        single = [f"{blank}{one}" for one in "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789" for blank in ("", " ")]
-        return cls(sorted({piece for text in texts for piece in _PIECE.findall(text)} | set(single)))
+        """The pieces of texts, and every letter and pair of digits that a code may have."""
+        parts = {f"{blank}{one}" for one in ascii_uppercase for blank in ("", " ")} | {
+            f"{pair:02}" for pair in range(100)
+        }
+        return cls(sorted({piece for text in texts for piece in _PIECE.findall(text)} | parts))
 
     def encode(self, text: str) -> list[int]:
         """The numbers of a text."""
