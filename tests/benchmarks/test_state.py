@@ -96,3 +96,5 @@ def test_a_sample_is_drawn_by_its_seed(tmp_path: Path) -> None:
     drawn = task._sample(found, ("math",), 5, 1)
     assert drawn == task._sample(found, ("math",), 5, 1) != task._sample(found, ("math",), 5, 2)
     assert drawn == sorted(drawn, key=found.index)
+    with pytest.raises(ConfigError, match="sample must be at least 0"):
+        task._sample(found, ("math",), -1, 1)

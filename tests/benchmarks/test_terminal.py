@@ -106,3 +106,9 @@ def test_a_run_of_it(
     rows = {row["task"]: row for row in map(json.loads, (tmp_path / "out" / "records.jsonl").read_text().splitlines())}
     assert (rows["wrong"]["initial"], rows["wrong"]["final"], rows["wrong"]["solution"]) == (False, True, None)
     assert "line 2 of the Dockerfile failed" in rows["broken"]["error"]
+
+
+def test_an_unknown_sandbox_is_an_error(data: Path, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="not 'foo'"):
+        terminal(data=data, out=tmp_path / "out", sandbox="foo")
+    assert not (tmp_path / "out").exists()

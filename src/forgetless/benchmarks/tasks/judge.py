@@ -190,6 +190,8 @@ def play(dialogue: Dialogue, player: Player, judge: Judge) -> list[Judged]:
 def _sample(dialogues: list[Dialogue], most: int, seed: int) -> list[Dialogue]:
     if not dialogues:
         raise ConfigError("the data hold no dialogue")
+    if most < 0:
+        raise ConfigError(f"sample must be at least 0, not {most!r}")
     if not 0 < most < len(dialogues):
         return dialogues
     return [dialogues[at] for at in np.sort(np.random.default_rng(seed).choice(len(dialogues), most, replace=False))]

@@ -152,6 +152,8 @@ def _sample(found: Sequence[Sharded], kinds: Sequence[str], most: int, seed: int
     if unknown := [kind for kind in kinds if kind not in EVALUATORS]:
         why = NOT_RUN.get(unknown[0], f"known: {', '.join(EVALUATORS)}")
         raise ConfigError(f"the task {unknown[0]!r} can't be run: {why}")
+    if most < 0:
+        raise ConfigError(f"sample must be at least 0, not {most!r}")
     chosen: list[Sharded] = []
     for kind in kinds:
         own = [one for one in found if one.kind == kind]

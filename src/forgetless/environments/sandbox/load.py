@@ -12,7 +12,13 @@ __all__ = ["kind_of", "open_sandbox"]
 
 
 def kind_of(kind: str) -> str:
-    """The kind that `auto` stands for here: Docker where an engine answers, else namespaces; any other is itself."""
+    """The kind that `auto` stands for here: Docker where an engine answers, else namespaces; any other is itself.
+
+    Raises:
+        ConfigError: there is no such kind.
+    """
+    if kind not in ("docker", "namespaces", "auto"):
+        raise ConfigError(f"a sandbox is 'docker', 'namespaces' or 'auto', not {kind!r}")
     if kind != "auto":
         return kind
     return "docker" if engine() else "namespaces"
@@ -29,11 +35,8 @@ def open_sandbox(folder: Path, limits: Limits, kind: str = "auto") -> Sandbox:
     Raises:
         ConfigError: the machine can have neither, or the Dockerfile can't be followed.
     """
-    match kind_of(kind):
-        case "docker":
-            return Docker(folder, limits)
-        case "namespaces":
-            from forgetless.environments.sandbox.namespaces import Namespaces  # which loads on Unix alone
+    if kind_of(kind) == "docker":
+        return Docker(folder, limits)
+    from forgetless.environments.sandbox.namespaces import Namespaces  # which loads on Unix alone
 
-            return Namespaces(folder, limits)
-    raise ConfigError(f"a sandbox is 'docker', 'namespaces' or 'auto', not {kind!r}")
+    return Namespaces(folder, limits)
