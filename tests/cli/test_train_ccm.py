@@ -12,6 +12,7 @@ pytest.importorskip("transformers", reason="needs transformers")
 
 from forgetless.cli.train_ccm import ccm, ccm_start
 from forgetless.errors import ConfigError
+from tiny_latent import backbone, tokenizer
 
 pytestmark = pytest.mark.torch
 
@@ -29,6 +30,23 @@ def test_a_start_and_a_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     assert {"checkpoint.pt", "config.json", "metrics.jsonl", "training.png"} <= {file.name for file in out.iterdir()}
     ccm(start=start, out=out, updates=1, groups=1, episodes=2, held_out=2)  # nothing is left to do
     assert json.loads((out / "summary.json").read_text("utf-8")) == summary
+
+
+def test_a_pretrained_model_learns_through_an_adapter(tmp_path: Path) -> None:
+    import torch
+
+    held, start, out = tmp_path / "held", tmp_path / "start", tmp_path / "run"
+    backbone(layers=1).save_pretrained(held)
+    tokenizer().save_pretrained(held)
+    ccm_start(out=start, backbone=str(held), rank=2, option=("codes=1", "pages=2"), turns=2, reply=4, steps=1, rows=2)
+    ccm(start=start, out=out, rank=2, updates=1, groups=1, episodes=2, held_out=2)
+    assert (out / "model" / "adapter_config.json").exists()
+    learnt = torch.load(out / "checkpoint.pt", weights_only=True)["model"]
+    assert learnt
+    assert all("lora_" in name for name in learnt)
+    told = json.loads((start / "start.json").read_text("utf-8"))
+    assert told["environment"] == "recall"
+    assert str(tmp_path) not in told["backbone"]
 
 
 def test_what_cannot_be_is_refused(tmp_path: Path) -> None:

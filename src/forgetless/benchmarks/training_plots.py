@@ -81,4 +81,4 @@ def arms_plot(runs: Sequence[Mapping[str, Any]], summary: Mapping[str, Any], pat
         panel.set(xlabel="update", ylabel=label)
         panel.grid(alpha=0.3)
         panel.legend(fontsize="small")
-    figure.savefig(path, dpi=90)
+    figure.savefig(path, dpi=70)

@@ -40,7 +40,7 @@ def ccm_start(
     reply: int = 56,
     forgets: float = 0.5,
     copies: int = 600,
-    steps: int = 2_000,
+    steps: int = 4_000,
     rows: int = 16,
     rate: float = 2e-3,
     threads: int = 1,
@@ -94,7 +94,8 @@ def ccm_start(
     shown = mixed(world, forgets, Random(seed))
     follow("imitating", imitate(model, tokenizer, shown, steps=steps, rows=rows, rate=rate), steps)
     learned = {"forgets": forgets, "copies": copies, "steps": steps, "rows": rows, "rate": rate, "seed": seed}
-    about = {"environment": environment, "options": options, "turns": turns, "reply": reply, "backbone": backbone}
+    about = {"environment": environment, "options": options, "turns": turns, "reply": reply}
+    about["backbone"] = None if backbone is None else Path(backbone).name
     save_start(model.merge_and_unload() if backbone and steps else model, tokenizer, out, {**about, **learned})
     world.close()
 

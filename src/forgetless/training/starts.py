@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -13,6 +14,7 @@ import torch
 
 from forgetless.environments.base import Environment
 from forgetless.errors import ConfigError, MissingExtra
+from forgetless.models.local.backbone import quiet
 from forgetless.registry import load_environment
 from forgetless.training.actor import Tokenizer
 from forgetless.training.words import Words
@@ -68,7 +70,8 @@ class Pretrained:
 
 def save_start(model: Any, tokenizer: Words | Pretrained, folder: Path, told: Mapping[str, Any]) -> None:
     """Write a model with all that belongs to it."""
-    model.save_pretrained(folder)
+    with quiet():
+        model.save_pretrained(folder)
     if isinstance(tokenizer, Words):
         (folder / WORDS).write_text(json.dumps(tokenizer.pieces, ensure_ascii=False) + "\n", "utf-8")
     else:
@@ -82,15 +85,14 @@ def load_start(folder: Path) -> Start:
     Raises:
         ConfigError: there is none.
     """
-    from transformers import AutoModelForCausalLM, AutoTokenizer
-
     if not (folder / TOLD).exists():
         raise ConfigError(f"{str(folder)!r} holds no model to begin from: make one with `forgetless train ccm-start`")
     told = json.loads((folder / TOLD).read_text("utf-8"))
-    model = AutoModelForCausalLM.from_pretrained(folder, dtype="auto").eval()
-    if (folder / WORDS).exists():
-        return Start(model, Words(json.loads((folder / WORDS).read_text("utf-8"))), told)
-    return Start(model, Pretrained(AutoTokenizer.from_pretrained(folder)), told)
+    with quiet() as transformers:
+        model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype="auto").eval()
+        if (folder / WORDS).exists():
+            return Start(model, Words(json.loads((folder / WORDS).read_text("utf-8"))), told)
+        return Start(model, Pretrained(transformers.AutoTokenizer.from_pretrained(folder)), told)
 
 
 def adapted(model: Any, rank: int, seed: int) -> Any:
@@ -105,4 +107,6 @@ def adapted(model: Any, rank: int, seed: int) -> Any:
         raise MissingExtra("local", "peft") from error
     torch.manual_seed(seed)
     config = LoraConfig(r=rank, lora_alpha=2 * rank, target_modules="all-linear", task_type="CAUSAL_LM")
-    return get_peft_model(model, config)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)  # peft 0.21 reads what transformers 6 calls otherwise
+        return get_peft_model(model, config)
