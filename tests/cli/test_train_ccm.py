@@ -28,8 +28,11 @@ def test_a_start_and_a_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     assert summary["began_from"]["options"]["pages"] == 2
     assert len(summary["updates"]) == 1
     assert {"checkpoint.pt", "config.json", "metrics.jsonl", "training.png"} <= {file.name for file in out.iterdir()}
-    ccm(start=start, out=out, updates=1, groups=1, episodes=2, held_out=2)  # nothing is left to do
+    start.rename(out / "start")  # where it is looked for, and would be made
+    ccm(environment="recall", out=out, updates=1, groups=1, episodes=2, held_out=2)  # nothing is left to do
     assert json.loads((out / "summary.json").read_text("utf-8")) == summary
+    with pytest.raises(ConfigError, match="made for 'recall', not for 'webshop'"):
+        ccm(environment="webshop", out=out)
 
 
 def test_a_pretrained_model_learns_through_an_adapter(tmp_path: Path) -> None:
@@ -52,6 +55,8 @@ def test_a_pretrained_model_learns_through_an_adapter(tmp_path: Path) -> None:
 def test_what_cannot_be_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="ccm-start"):
         ccm(start=tmp_path)
+    with pytest.raises(ConfigError, match="no expert for 'terminal'"):
+        ccm(environment="terminal", out=tmp_path)
     with pytest.raises(ConfigError, match="threads"):
         ccm_start(out=tmp_path / "x", threads=0)
     with pytest.raises(ConfigError, match="codes"):

@@ -125,7 +125,8 @@ def _loaded(backbone: str) -> tuple[Any, Any]:
 
 def ccm(
     *,
-    start: Path,
+    environment: str | None = None,
+    start: Path | None = None,
     out: Path = Path("results/train-ccm"),
     updates: int = 60,
     groups: int = 4,
@@ -150,7 +151,8 @@ def ccm(
     A broken run goes on from its checkpoint, to the same numbers.
 
     Args:
-        start: folder that `train ccm-start` made.
+        environment: to act in; by default that of the start.
+        start: folder that `train ccm-start` made; by default one is made first, as its defaults have it.
         out: the results folder: config.json, metrics.jsonl, summary.json, plot, checkpoint, and the trained `model`.
         updates: steps of the optimiser.
         groups: beginnings of episodes in a batch.
@@ -176,7 +178,13 @@ def ccm(
     from forgetless.training.grpo import Terms
     from forgetless.training.starts import adapted, load_start
 
+    if start is None:
+        start = out / "start"
+        if not any(start.glob("start.json")):
+            ccm_start(out=start, environment=environment or "recall", threads=threads)
     begun = load_start(start)
+    if environment not in (None, begun.told["environment"]):
+        raise ConfigError(f"{str(start)!r} was made for {begun.told['environment']!r}, not for {environment!r}")
     actor = Actor(begun.model if rank is None else adapted(begun.model, rank, seed), begun.tokenizer)
     settings = Settings(
         updates=updates,
