@@ -11,7 +11,7 @@ from forgetless.dialects.base import Body, Dialect, Request, detect
 from forgetless.errors import BudgetError, ConfigError, RequestError
 from forgetless.instructions.base import Recogniser
 from forgetless.messages import Message
-from forgetless.policies.base import Context, Entry, Policy, assemble, floor
+from forgetless.policies.base import Context, Entry, Policy, assemble, floor, sayable
 from forgetless.policies.truncate import truncate
 from forgetless.registry import load_dialect
 from forgetless.splitting import split
@@ -101,7 +101,9 @@ class Intake:
         Raises:
             BudgetError: what must stay does not fit; its numbers are those of the whole request.
             RequestError: above the budget, a result answers no call.
+            ConfigError: the request's dialect can't say what the policy makes.
         """
+        sayable(policy, self.dialect.name)
         if self.tokens > budget and not self.parsed.held:
             check(self.units)
         room = budget - self.fixed

@@ -68,6 +68,7 @@ DIALECTS: Mapping[str, str] = MappingProxyType(
 
 ENVIRONMENTS: Mapping[str, str] = MappingProxyType(
     {
+        "appworld": "forgetless.environments.appworld:AppWorld",
         "recall": "forgetless.environments.recall:Recall",
         "terminal": "forgetless.environments.terminal:Terminal",
         "webshop": "forgetless.environments.webshop.shop:Webshop",
@@ -107,7 +108,11 @@ def policy_names(*, models: bool = False) -> list[str]:
 
 def calls_model(policy: str, options: Mapping[str, Any]) -> bool:
     """Whether a policy calls a model with these options, for which others should not have to wait."""
-    return policy in MODELS or options.get("compress", "sentences") != "sentences" or options.get("near") == "dense"
+    return (
+        policy in MODELS
+        or options.get("compress", "sentences") != "sentences"
+        or str(options.get("near")).startswith(("dense", "latent"))
+    )
 
 
 def options_of(given: Iterable[str]) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from forgetless.instructions.base import Recogniser
 from forgetless.instructions.load import UNKNOWN, recogniser
 from forgetless.intake import Compaction, Intake, Terms
 from forgetless.messages import Message, Result
-from forgetless.policies.base import Context, Policy, floor, reminds
+from forgetless.policies.base import Context, Policy, floor, reminds, sayable
 from forgetless.registry import DEFAULT, LASTING, load_dialect, load_policy
 from forgetless.tokens import Counter
 from forgetless.units import placed
@@ -95,6 +95,8 @@ class Session:
         self._history = History(Terms(budget, dialect, counter, model))
         self._named = (policy or (DEFAULT if every_turn else LASTING), options)
         self._policy: Policy = load_policy(self._named[0], **options)
+        if dialect != "auto":
+            sayable(self._policy, dialect)
         self.recogniser = recogniser(instructions)
         if remind and self.recogniser is None:
             raise ConfigError(UNKNOWN)
@@ -182,6 +184,11 @@ class Session:
             RequestError: as in `compact`.
         """
         return self._history.take(request)
+
+    @property
+    def vectors(self) -> bool:
+        """Whether its policy puts memory vectors in the place of text, which few servers read."""
+        return bool(getattr(self._policy, "vectors", False))
 
     @property
     def scorer(self) -> str:

@@ -2,17 +2,20 @@
 
 The built-in estimate follows the `o200k_base` table; `for_model` scales it for other families. A message costs
 `PER_MESSAGE` tokens more than its parts. Payloads of images, recordings and files are never counted as text:
-they cost what `MEDIA_TOKENS` says, which errs high so that a budget holds. Strings that look like special tokens
-are plain text. What a provider reports as usage is the truth; sessions correct these counts by it.
+they cost what `MEDIA_TOKENS` says, which errs high so that a budget holds. Memory vectors (`prompt_embeds`) cost a
+token a row, which is what a server makes of them. Strings that look like special tokens are plain text. What a
+provider reports as usage is the truth; sessions correct these counts by it.
 """
 
 from __future__ import annotations
 
 import json
 import re
+from base64 import b64decode
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
+from io import BytesIO
 from math import ceil
 from types import MappingProxyType
 from typing import NamedTuple
@@ -81,7 +84,8 @@ class Counter:
             case Thinking(text=text, sealed=sealed):
                 return self.text(text) + sealed // SEALED_CHARS_PER_TOKEN
             case Opaque(block=block):
-                return self.json(block)
+                rows = _rows(block["data"]) if block.get("type") == "prompt_embeds" and "data" in block else 0
+                return rows or self.json(block)
 
     def json(self, value: object) -> int:
         """Tokens of a JSON value as compact text: tool schemas, response formats, opaque blocks.
@@ -109,6 +113,28 @@ class Counter:
 
 def _json(value: object) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str)
+
+
+def _rows(data: object) -> int:
+    """Rows of a tensor that `torch.save` has written, in base64; 0 where it is none. Nothing in it is loaded or run."""
+    import pickletools
+    from zipfile import BadZipFile, ZipFile
+
+    try:
+        with ZipFile(BytesIO(b64decode(data if isinstance(data, str) else "", validate=True))) as archive:
+            about = next(one for one in archive.infolist() if one.filename.endswith("/data.pkl"))
+            written = archive.read(about) if about.file_size <= PAYLOAD_CHARS else b""
+        numbers: list[int] = []  # the offset of the tensor in its storage, then its shape, up to the end of that tuple
+        for operation, value, _ in pickletools.genops(written):
+            if operation.name == "BINPERSID":
+                numbers.clear()
+            elif operation.name.startswith("BININT") and value is not None:
+                numbers.append(value)
+            elif operation.name in ("TUPLE2", "TUPLE3") and len(numbers) > 2:
+                return max(0, numbers[-2])
+    except (ValueError, LookupError, EOFError, RuntimeError, OSError, StopIteration, BadZipFile):
+        pass
+    return 0
 
 
 class ModelFacts(NamedTuple):

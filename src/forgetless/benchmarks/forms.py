@@ -23,11 +23,12 @@ from forgetless.models.base import Model
 from forgetless.policies.base import Policy
 from forgetless.policies.rea.policy import Rea, rea
 from forgetless.policies.rea.prompt import one_message
+from forgetless.policies.rea.similarity import LATENT
 from forgetless.policies.recent import Recent
 from forgetless.registry import load_policy
 from forgetless.text import bm25
 
-__all__ = ["FORMS", "Form", "Messages", "Place", "Scene", "Summarised", "form"]
+__all__ = ["FORMS", "LATENT_FORMS", "Form", "Messages", "Place", "Scene", "Summarised", "form"]
 
 Messages: TypeAlias = list[dict[str, Any]]
 Place: TypeAlias = Literal["none", "kept", "system", "question", "paper"]
@@ -152,9 +153,9 @@ class Summarised:
         return self.written[key]
 
 
-def _compressed() -> Rea:
+def _compressed(compress: Any = "sentences") -> Rea:
     """Episodic memory alone: every reply compressed, whatever the question."""
-    return rea("bm25", thresholds=(0.0, 1e9), replies="paper")
+    return rea("bm25", thresholds=(0.0, 1e9), replies="paper", compress=compress)
 
 
 FORMS: Mapping[str, Callable[[Scene], Form]] = MappingProxyType(
@@ -182,19 +183,35 @@ FORMS: Mapping[str, Callable[[Scene], Form]] = MappingProxyType(
 """Forms by name. REA, Table 1 (baselines), Tables 4 and 5 (ablations), Figure 5 (recognisers)."""
 
 
+def _compressor(scene: Scene) -> Any:
+    """What compresses to vectors: the model that answers, where it can, else the adapters that ship."""
+    return scene.model if hasattr(scene.model, "encode") else LATENT
+
+
+LATENT_FORMS: Mapping[str, Callable[[Scene], Form]] = MappingProxyType(
+    {
+        "rea, latent": lambda s: _Placed(rea(compress=_compressor(s)), s.learned, "question"),
+        "em, latent": lambda s: _Placed(_compressed(_compressor(s))),
+    }
+)
+"""Forms whose replies are vectors: for a model that reads them, so only where they are named."""
+
+
 def form(name: str, scene: Scene) -> Form:
-    """A form by name: one of `FORMS`, or a policy of this project under the scene's budget.
+    """A form by name: one of `FORMS` or `LATENT_FORMS`, or a policy of this project under the scene's budget.
 
     `POLICY`, `POLICY, kept` and `POLICY, reminded` are the policy alone, and with instructions in these places.
 
     Raises:
         ConfigError: unknown name.
     """
-    if name in FORMS:
-        return FORMS[name](scene)
+    if made := FORMS.get(name) or LATENT_FORMS.get(name):
+        return made(scene)
     policy, _, place = name.partition(", ")
     places: dict[str, Place] = {"": "none", "kept": "kept", "reminded": "question"}
     if place not in places:
-        raise ConfigError(f"unknown form {name!r}; known: {', '.join(map(repr, FORMS))}, and policies by name")
+        raise ConfigError(
+            f"unknown form {name!r}; known: {', '.join(map(repr, [*FORMS, *LATENT_FORMS]))}, and policies by name"
+        )
     find = scene.learned if place else None
     return _Placed(load_policy(policy), find, places[place], scene.budget)

@@ -18,7 +18,7 @@ __all__ = [
     "proxy_plot",
     "replay_plot",
     "retention_plot",
-    "training_plot",
+    "turns_plot",
 ]
 
 
@@ -234,36 +234,6 @@ def adherence_plot(summary: Mapping[str, Any], path: Path) -> None:
     figure.savefig(path, dpi=100)
 
 
-def training_plot(summary: Mapping[str, Any], path: Path) -> None:
-    """Success, what the memory does, input tokens and the gate, update by update.
-
-    Args:
-        summary: of `forgetless train ccm`.
-        path: the PNG file to write.
-
-    Raises:
-        MissingExtra: matplotlib is not installed.
-    """
-    figure = canvas()
-    figure.set_size_inches(11, 8)
-    updates = summary["updates"]
-    groups = (
-        ("success", {"success": "sampled", "held_out_success": "held out", "reward": "reward"}),
-        ("share of turns", {"wrote": "memory changed", "broken": "no memory block", "invalid": "no action"}),
-        ("tokens", {"input_tokens": "input of an episode"}),
-        ("distillation", {"gate": "mean gate", "gate_open": "gate above 0.5", "lead": "teacher's lead (nats)"}),
-    )
-    for panel, (label, keys) in zip(figure.subplots(2, 2).flat, groups, strict=True):
-        for key, name in keys.items():
-            points = [(line["update"], line[key]) for line in updates if key in line]
-            if points:
-                panel.plot(*zip(*points, strict=True), marker="o" if "held" in key else "", label=name)
-        panel.set(xlabel="update", ylabel=label)
-        panel.grid(alpha=0.3)
-        panel.legend(fontsize="small")
-    figure.savefig(path, dpi=100)
-
-
 def durability_plot(summary: Mapping[str, Any], path: Path) -> None:
     """Replies read and requests broken off in each round, and what was missing afterwards.
 
@@ -285,3 +255,33 @@ def durability_plot(summary: Mapping[str, Any], path: Path) -> None:
     panel.grid(alpha=0.3)
     panel.legend(fontsize="small")
     figure.savefig(path, dpi=120)
+
+
+def turns_plot(summary: Mapping[str, Any], path: Path) -> None:
+    """Length of the prompt, time, memory, and the loss of the file's reply, turn by turn.
+
+    Args:
+        summary: of `forgetless bench latent`.
+        path: the PNG file to write.
+
+    Raises:
+        MissingExtra: matplotlib is not installed.
+    """
+    figure = canvas()
+    figure.set_size_inches(11, 8)
+    parts = {
+        "prompt_tokens": "prompt tokens",
+        "first_token_ms": "processor ms to the first token (dotted: to make the prompt)",
+        "added_mib": "memory at the peak, beyond what was there (MiB)",
+        "nats": "nats a token of the reply",
+    }
+    for panel, (key, label) in zip(figure.subplots(2, 2).flat, parts.items(), strict=True):
+        for at, row in enumerate(summary["rows"]):
+            by, color = row["by_turn"], COLORS[at % len(COLORS)]
+            panel.plot(by["turn"], by[key], color=color, marker="o", markersize=3, label=row["policy"])
+            if key == "first_token_ms":
+                panel.plot(by["turn"], by["prompt_ms"], ":", color=color)
+        panel.set(xlabel="turn", title=label, xticks=by["turn"], ylim=(None if key == "nats" else 0, None))
+        panel.grid(alpha=0.3)
+    figure.legend(*panel.get_legend_handles_labels(), loc="outside lower center", ncols=5, fontsize="small")
+    figure.savefig(path, dpi=100)

@@ -35,7 +35,8 @@ def rea_thresholds(
     Args:
         data: logs, as in `train lre`.
         out: the file to write.
-        near: similarities: bm25, dense.
+        near: similarities: bm25, dense, latent, or latent#FOLDER for adapters of your own, into whose folder
+            `thresholds.json` belongs.
         label: what counts as needed, as in `train lre`.
     """
     missing = [str(path) for path in data if not path.exists()]
@@ -46,7 +47,7 @@ def rea_thresholds(
     made = {name: calibrate(found, similarity(name)) for name in near}
     content = {
         "about": f"{about}, rule {label}, {len(found)} questions",
-        "near": {name: [each.low, each.high] for name, each in made.items()},
+        "near": {name.partition("#")[0]: [each.low, each.high] for name, each in made.items()},
     }
     out.parent.mkdir(parents=True, exist_ok=True)
     out.write_text(json.dumps(content) + "\n", encoding="utf-8")

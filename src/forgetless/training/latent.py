@@ -1,0 +1,239 @@
+"""Training the latent memory (REA, Figure 3; notes A3, A4), read top to bottom.
+
+Stage 1: texts are repeated from their memory, and gone on with; short ones first, then longer ones. Stage 2: answers of
+the uncompressed model, in dialogues whose past replies are compressed. The backbone stays as it is; both adapters and
+what makes the memory learn together, the gradient going from the generator's input into the compressor.
+
+A run is a folder: config.json, metrics.jsonl (a line a step), checkpoint.pt, and the adapters at the end. It goes on
+from its checkpoint and gives the same numbers then. What is drawn hangs on the seed and the step alone.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from math import cos, pi
+from pathlib import Path
+from random import Random
+from time import perf_counter
+from typing import Any
+
+import torch
+
+from forgetless.models.local.network import Lora, Network, Sample, Shape
+
+__all__ = ["PAPER", "SMALL", "Settings", "Source", "train"]
+
+Source = Callable[[Random, int], Sequence[Sample]]
+"""Samples of a draw, on texts of up to so many tokens."""
+
+NORM = 1.0
+"""Most of a gradient's length."""
+
+WARM = 0.05
+"""Share of the steps in which the rate rises."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """A run.
+
+    Attributes:
+        shape: of the memory and its adapters.
+        spans: steps of stage 1, and most tokens of their texts; several take turns.
+        answers: steps of stage 2.
+        span: most tokens of a reply in stage 2.
+        draws: of a step.
+        parts: a step's samples are cut into so many, of like length: padding costs more than calls.
+        rate: of learning (AdamW), which rises first and then falls to a tenth in a cosine.
+        decay: of weights.
+        keep: steps between checkpoints.
+        seed: of weights and of all that is drawn.
+    """
+
+    shape: Shape = field(default_factory=Shape)
+    spans: tuple[tuple[int, tuple[int, ...]], ...] = ((40, (32,)), (200, (64,)), (40, (64, 128, 64, 256)))
+    answers: int = 40
+    span: int = 64
+    draws: int = 4
+    parts: int = 2
+    rate: float = 1e-3
+    decay: float = 0.01
+    keep: int = 20
+    seed: int = 0
+
+    @property
+    def steps(self) -> int:
+        """Of both stages."""
+        return sum(steps for steps, _ in self.spans) + self.answers
+
+    def lengths(self, step: int) -> tuple[int, ...]:
+        """Most tokens of the texts in a step of stage 1; none in stage 2."""
+        for steps, lengths in self.spans:
+            if step < steps:
+                return lengths
+            step -= steps
+        return ()
+
+    def sharpness_at(self, step: int) -> float:
+        """The sharpness of pooled means in a step: 1 in the first half, then falling to the shape's by stage 2.
+
+        So one token of a share can be read from the first step on, and more of them when that has been learnt.
+        """
+        half, end = self.steps // 2, self.steps - self.answers
+        fallen = min(1.0, max(0.0, (step - half) / max(1, end - half)))
+        return 1.0 + (self.shape.sharpness - 1.0) * fallen
+
+    def rate_at(self, step: int) -> float:
+        """The rate of learning in a step."""
+        warm = max(1, int(WARM * self.steps))
+        if step < warm:
+            return self.rate * (step + 1) / warm
+        return self.rate * (0.55 + 0.45 * cos(pi * (step - warm) / max(1, self.steps - warm)))
+
+
+SMALL = Shape(
+    compress=Lora(8, 16, 0.0, ("q_proj", "v_proj", "o_proj")),
+    generate=Lora(8, 16, 0.0, "all-linear"),
+)
+"""For SmolLM2: 7 MB in all, and no dropout, since few samples are seen twice."""
+
+PAPER = Settings(
+    shape=Shape(start="plain"),
+    spans=((500, (64,)), (2_000, (128, 256, 512))),
+    answers=2_000,
+    span=512,
+    draws=64,
+    parts=16,
+    rate=1e-4,
+    decay=0.1,
+)
+"""REA's settings (notes A1 to A3), for Mistral-7B-Instruct-v0.2 and the like: a step has 128 samples."""
+
+
+def train(
+    network: Network, sources: tuple[Source, Source], settings: Settings, out: Path, *, accelerator: Any = None
+) -> Iterator[dict[str, Any]]:
+    """Train, and give the figures of each step; first those of earlier steps where a broken run goes on.
+
+    Args:
+        network: with the weights to begin from.
+        sources: what draws samples of stage 1 and of stage 2.
+        settings: of the run.
+        out: its folder. A run with other settings that is there is begun anew.
+        accelerator: of accelerate, for several devices: each takes its share of a step's draws.
+    """
+    out.mkdir(parents=True, exist_ok=True)
+    run = _Run(network, sources, settings, out, accelerator)
+    begun = run.resume()
+    yield from begun
+    with (out / "metrics.jsonl").open("w" if run.first else "a", encoding="utf-8") as log:
+        for line in begun if run.first else ():
+            log.write(json.dumps(line) + "\n")
+        for step in range(len(begun), settings.steps):
+            started = perf_counter()
+            figures = {"step": step + 1, **run.step(step), "seconds": round(perf_counter() - started, 3)}
+            if run.first:
+                log.write(json.dumps(figures) + "\n")
+                log.flush()
+                if step + 1 == settings.steps or (step + 1) % settings.keep == 0:
+                    run.keep(step + 1)
+            yield figures
+    network.sharpness = settings.shape.sharpness
+
+
+class _Run:
+    """What changes from step to step.
+
+    Attributes:
+        first: whether this process writes the folder.
+    """
+
+    def __init__(
+        self, network: Network, sources: tuple[Source, Source], settings: Settings, out: Path, accelerator: Any
+    ) -> None:
+        self.network = network.train()
+        self.texts, self.answers = sources
+        self.settings, self.out, self.accelerator = settings, out, accelerator
+        self.learning = network.trained()
+        self.optimizer = torch.optim.AdamW(self.learning, lr=settings.rate, weight_decay=settings.decay)
+        self.first, self.share, self.called = True, (0, 1), network
+        if accelerator is not None:
+            self.called, self.optimizer = accelerator.prepare(network, self.optimizer)
+            self.first, self.share = accelerator.is_main_process, (accelerator.process_index, accelerator.num_processes)
+
+    def step(self, step: int) -> dict[str, float]:
+        """Draw samples and take one step."""
+        settings = self.settings
+        for group in self.optimizer.param_groups:
+            group["lr"] = settings.rate_at(step)
+        self.network.sharpness = settings.sharpness_at(step)
+        number, processes = self.share
+        torch.manual_seed(settings.seed * 1_000_003 + step * processes + number)  # dropout
+        samples = self._drawn(step)
+        parts = _parts(samples, settings.parts)
+        self.optimizer.zero_grad()
+        losses = []
+        for part in parts:
+            loss = self.called(part) * (len(part) / len(samples))
+            losses.append(loss.detach())
+            loss.backward() if self.accelerator is None else self.accelerator.backward(loss)
+        norm = torch.nn.utils.clip_grad_norm_(self.learning, NORM)
+        self.optimizer.step()
+        told = torch.stack(losses).sum()
+        if self.accelerator is not None:
+            told = self.accelerator.reduce(told, "mean")
+        return {"loss": round(float(told), 4), "norm": round(float(norm), 3), "rate": settings.rate_at(step)}
+
+    def _drawn(self, step: int) -> list[Sample]:
+        """This process's share of a step's samples."""
+        settings, (number, processes) = self.settings, self.share
+        lengths = settings.lengths(step)
+        found: list[Sample] = []
+        for draw in range(number, settings.draws, processes):
+            chance = Random(f"{settings.seed} {step} {draw}")
+            if lengths:
+                found += self.texts(chance, lengths[draw % len(lengths)])
+            else:
+                found += self.answers(chance, settings.span)
+        return found
+
+    def resume(self) -> list[dict[str, Any]]:
+        """Go on from the checkpoint of a run with these settings: the figures up to there; none where there is none."""
+        config, kept = self.out / "config.json", self.out / "checkpoint.pt"
+        now = json.loads(json.dumps(asdict(self.settings)))
+        same = config.exists() and json.loads(config.read_text("utf-8")) == now
+        if not (same and kept.exists()):
+            if self.first:
+                kept.unlink(missing_ok=True)
+                config.write_text(json.dumps(now, indent=2) + "\n", "utf-8")
+            return []
+        state = torch.load(kept, weights_only=True)
+        with torch.no_grad():
+            for parameter, value in zip(self.learning, state["learnt"], strict=True):
+                parameter.copy_(value)
+        self.optimizer.load_state_dict(state["optimizer"])
+        lines = (self.out / "metrics.jsonl").read_text("utf-8").split("\n")
+        return [json.loads(line) for line in lines[: state["steps"]]]
+
+    def keep(self, steps: int) -> None:
+        """Write a checkpoint in the place of the one before, which stays until it is whole."""
+        state: Mapping[str, Any] = {
+            "learnt": [parameter.detach() for parameter in self.learning],
+            "optimizer": self.optimizer.state_dict(),
+            "steps": steps,
+        }
+        torch.save(state, self.out / "checkpoint.new")
+        os.replace(self.out / "checkpoint.new", self.out / "checkpoint.pt")
+
+
+def _parts(samples: Sequence[Sample], many: int) -> list[Sequence[Sample]]:
+    """Samples in parts of like length; those on one text stay together, so that it is compressed once."""
+    together: dict[tuple[tuple[int, ...], ...], list[Sample]] = {}
+    for sample in samples:
+        together.setdefault(sample.texts, []).append(sample)
+    found = sorted(together.values(), key=lambda group: sum(len(sample.tokens) for sample in group))
+    size = -(-len(found) // many)
+    return [[sample for group in found[at : at + size] for sample in group] for at in range(0, len(found), size)]

@@ -1,0 +1,95 @@
+"""Stage 2's targets: what the uncompressed model answers in dialogues whose whole text it sees (sequence distillation).
+
+Answers are kept in the run's folder, a line each, and a broken run asks for those alone that are missing.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import torch
+
+from forgetless.datasets.dialogues import Dialogue
+from forgetless.models.local.chat import render
+from forgetless.models.local.network import Network, Sample
+from forgetless.training.latent_samples import TARGET, answered, history
+
+__all__ = ["Answers", "ask"]
+
+FILE = "answers.jsonl"
+
+ROWS = 16
+"""Answers at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """Dialogues with the model's own answers.
+
+    Attributes:
+        tokenizer: of the model.
+        dialogues: that were asked about.
+        asked: of each answer, the dialogue, the turn and the answer's tokens.
+    """
+
+    tokenizer: Any
+    dialogues: Sequence[Dialogue]
+    asked: Sequence[tuple[int, int, tuple[int, ...]]]
+
+    def draw(self, chance: Random, span: int) -> tuple[Sample]:
+        """A sample of stage 2."""
+        number, turn, answer = chance.choice(self.asked)
+        messages, replies = history(self.tokenizer, self.dialogues[number], turn, span)
+        return (answered(self.tokenizer, messages, replies, answer),)
+
+
+def ask(
+    network: Network, tokenizer: Any, dialogues: Sequence[Dialogue], *, many: int, span: int, out: Path, seed: int = 0
+) -> Iterator[tuple[int, int, tuple[int, ...]]]:
+    """Answers of the backbone alone, greedy: those of the folder first, then new ones, which are added to it.
+
+    Args:
+        network: whose backbone answers.
+        tokenizer: of the backbone.
+        dialogues: to draw from.
+        many: answers.
+        span: most tokens of each past reply.
+        out: the run's folder.
+        seed: of the draw.
+    """
+    places = [(at, turn) for at, one in enumerate(dialogues) for turn in range(1, len(one.turns))]
+    Random(seed).shuffle(places)
+    file = out / FILE
+    known = [json.loads(line) for line in file.read_text("utf-8").split("\n")[:-1]] if file.exists() else []
+    out.mkdir(parents=True, exist_ok=True)
+    for begin in range(0, many, ROWS):
+        part = places[begin : min(begin + ROWS, many)]
+        held = known[begin : begin + len(part)]
+        if [tuple(one[:2]) for one in held] != part:  # the last ones of a broken run, or another run's
+            prompts = [history(tokenizer, dialogues[at], turn, span)[0] for at, turn in part]
+            answers = _answers(network, tokenizer, prompts)
+            held = [[*place, answer] for place, answer in zip(part, answers, strict=True)]
+            known[begin:] = held
+            file.write_text("".join(json.dumps(one) + "\n" for one in known), "utf-8")
+        yield from ((at, turn, tuple(answer)) for at, turn, answer in held)
+
+
+def _answers(network: Network, tokenizer: Any, prompts: Sequence[Sequence[dict[str, Any]]]) -> list[list[int]]:
+    """The tokens of answers, each with the one that ends it if it comes in time."""
+    end = tokenizer.eos_token_id
+    rows = [render(tokenizer, prompt, answer=True) for prompt in prompts]
+    width = max(map(len, rows))
+    device = network.rows.device
+    tokens = torch.tensor([[end] * (width - len(row)) + row for row in rows], device=device)
+    mask = torch.tensor([[0] * (width - len(row)) + [1] * len(row) for row in rows], device=device)
+    network.use(None)
+    with torch.no_grad():
+        model = network.model.get_base_model()
+        found = model.generate(input_ids=tokens, attention_mask=mask, max_new_tokens=TARGET, do_sample=False)
+    said = [row[width:].tolist() for row in found]
+    return [row[: row.index(end) + 1] if end in row else row for row in said]

@@ -1,0 +1,210 @@
+"""Training the latent memory: what learns, what is drawn, resumption, and that facts pass through it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="needs torch")
+pytest.importorskip("transformers", reason="needs transformers")
+pytest.importorskip("peft", reason="needs peft")
+
+from forgetless.datasets.dialogues import Dialogue, Exchange  # noqa: E402
+from forgetless.errors import ConfigError  # noqa: E402
+from forgetless.models.local.chat import MEMORY, numbers  # noqa: E402
+from forgetless.models.local.network import IGNORED, Lora, Network, Sample, Shape  # noqa: E402
+from forgetless.training.latent import Settings, train  # noqa: E402
+from forgetless.training.latent_answers import Answers, ask  # noqa: E402
+from forgetless.training.latent_measure import FORMS, measure, summary  # noqa: E402
+from forgetless.training.latent_samples import Texts, exchange  # noqa: E402
+from tiny_latent import backbone, tokenizer  # noqa: E402
+
+pytestmark = pytest.mark.torch
+
+LORA = Lora(rank=2, alpha=4, dropout=0.1)
+SHAPE = Shape(slots=2, most=32, compress=LORA, generate=LORA)
+SMALL = Settings(shape=SHAPE, spans=((2, (4,)), (2, (8, 16))), answers=2, span=8, draws=2, parts=2, keep=2)
+
+
+def words(chance: Random, many: int) -> str:
+    return " ".join(f"w{chance.randrange(60)}" for _ in range(many))
+
+
+def talks(many: int = 12) -> list[Dialogue]:
+    chance = Random(0)
+    return [
+        Dialogue("made", f"{number:016x}", tuple((words(chance, 5), words(chance, 30 - 9 * turn)) for turn in range(3)))
+        for number in range(many)
+    ]
+
+
+def network(start: Any = "pooled", shape: Shape = SHAPE) -> Network:
+    torch.manual_seed(0)
+    return Network(backbone(), replace(shape, start=start))
+
+
+def sources(made: Network, folder: Path) -> tuple[Any, Any]:
+    read = tokenizer()
+    asked = list(ask(made, read, talks(), many=3, span=8, out=folder))
+    return Texts.of(read, talks()).draw, Answers(read, talks(), asked).draw
+
+
+def figures(lines: Any) -> list[dict[str, Any]]:
+    return [{key: value for key, value in line.items() if key != "seconds"} for line in lines]
+
+
+def grown(made: Network, kind: str) -> list[float]:
+    """The largest gradient of each tensor of a kind."""
+    named = [(name, value) for name, value in made.named_parameters() if kind in name]
+    return [0.0 if value.grad is None else float(value.grad.abs().max()) for _, value in named]
+
+
+@pytest.mark.parametrize("start", ["plain", "pooled"])
+def test_one_step_reaches_both_adapters_and_the_memory(start: str) -> None:
+    made = network(start).train()
+    with torch.no_grad():
+        made.project.add_(0.1)  # at zero it lets no gradient through to the hidden states
+        for name, value in made.named_parameters():
+            if "lora_B" in name:
+                value.add_(0.01)  # as at zero these do not to their other factor
+    made([Sample(((6, 7, 8),), (MEMORY, 9, 10), (9, 10))]).backward()
+    assert all(value > 0 for kind in ("compress", "generate") for value in grown(made, f"lora_A.{kind}"))
+    assert all(value > 0 for kind in ("compress", "generate") for value in grown(made, f"lora_B.{kind}"))
+    assert min(grown(made, "rows")) > 0
+    if start == "pooled":
+        assert min(float(value.grad.abs().max()) for value in (made.project, made.weigh)) > 0
+    frozen = [value for name, value in made.model.named_parameters() if ".lora_" not in name]
+    assert all(value.grad is None for value in frozen)
+
+
+def test_what_learns_is_in_full_precision_on_a_backbone_in_half() -> None:
+    made = Network(backbone().to(torch.bfloat16), SHAPE).train()
+    assert {value.dtype for value in made.trained()} == {torch.float32}
+    loss = made([Sample(((6, 7, 8),), (MEMORY, 9, 10), (9, 10))])
+    loss.backward()
+    assert loss.dtype == torch.float32
+    assert max(grown(made, "lora_B.compress") + grown(made, "lora_B.generate")) > 0
+
+
+def test_a_loss_is_of_the_labels_alone_whatever_stands_beside_it() -> None:
+    made = network().eval()
+    one = Sample(((6, 7, 8),), (11, MEMORY, 9, 10, 12), (9, IGNORED, 12))
+    long = Sample((tuple(range(6, 20)),), (MEMORY, *range(20, 40)), tuple(range(20, 40)))
+    with torch.no_grad():
+        memories = made.compress([one.texts[0], long.texts[0]])
+        (alone,) = made.losses([one], [[memories[0]]])
+        beside, other = made.losses([one, long], [[memories[0]], [memories[1]]])
+    assert (len(alone), len(other)) == (2, 20)
+    assert torch.allclose(alone, beside, atol=1e-5)
+
+
+def test_samples_hold_what_they_say() -> None:
+    read, texts = tokenizer(), Texts.of(tokenizer(), talks())
+    for seed in range(30):
+        again, on = texts.draw(Random(seed), 8)
+        assert again.texts == on.texts
+        assert 0 < len(again.texts[0]) <= 8
+        assert again.labels == again.texts[0] == again.tokens[-len(again.labels) :]
+        assert on.tokens.count(MEMORY) == 1
+        assert any(label != IGNORED for label in on.labels)
+    found = Exchange("w1", "w2 w3", "w4 w5", "w6")
+    sample = exchange(read, found, tuple(numbers(read, "w2 w3")))
+    said = [label for label in sample.labels if label != IGNORED]
+    assert said == numbers(read, "w4 w5 w6")
+    assert exchange(read, found, (), content=None).tokens.count(MEMORY) == 0
+
+
+def test_a_broken_run_goes_on_to_the_same_numbers(tmp_path: Path) -> None:
+    made = network()
+    whole = figures(train(made, sources(made, tmp_path / "a"), SMALL, tmp_path / "a"))
+    assert [line["step"] for line in whole] == [1, 2, 3, 4, 5, 6]
+    made = network()
+    broken = train(made, sources(made, tmp_path / "b"), SMALL, tmp_path / "b")
+    assert figures([next(broken) for _ in range(3)]) == whole[:3]
+    broken.close()  # between two checkpoints
+    made = network()
+    assert figures(train(made, sources(made, tmp_path / "b"), SMALL, tmp_path / "b")) == whole
+    lines = (tmp_path / "b" / "metrics.jsonl").read_text().splitlines()
+    assert figures(map(json.loads, lines)) == whole
+    other = replace(SMALL, spans=((1, (4,)),), answers=0)
+    assert len(list(train(network(), sources(made, tmp_path / "b"), other, tmp_path / "b"))) == 1
+
+
+def test_accelerate_with_one_process_gives_the_same_numbers(tmp_path: Path) -> None:
+    accelerate = pytest.importorskip("accelerate", reason="needs accelerate")
+    made = network()
+    plain = figures(train(made, sources(made, tmp_path / "a"), SMALL, tmp_path / "a"))
+    made = network()
+    accelerator = accelerate.Accelerator(cpu=True)
+    found = figures(train(made, sources(made, tmp_path / "b"), SMALL, tmp_path / "b", accelerator=accelerator))
+    assert found == plain
+
+
+def test_answers_are_those_of_the_backbone_and_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made, read = network(), tokenizer()
+    with torch.no_grad():
+        for parameter in made.trained():
+            parameter.add_(1.0)  # adapters that would say something else
+    found = list(ask(made, read, talks(), many=5, span=8, out=tmp_path))
+    bare = list(ask(network(), read, talks(), many=5, span=8, out=tmp_path / "bare"))
+    assert found == bare
+    monkeypatch.setattr(made.model.get_base_model(), "generate", None)  # nothing is asked again
+    assert list(ask(made, read, talks(), many=5, span=8, out=tmp_path)) == found
+    sample = Answers(read, talks(), found).draw(Random(0), 8)[0]
+    assert len(sample.texts) == sample.tokens.count(MEMORY) >= 1
+
+
+def test_the_measure_tells_the_forms_apart(tmp_path: Path) -> None:
+    made, read = network(), tokenizer()
+    records = list(measure(made, read, talks(), 32, most=6, whole=True))
+    assert len(records) == 6
+    assert all(record["reply"] <= 32 for record in records)
+    assert all(len({record[form] for form in FORMS}) == len(FORMS) for record in records)
+    told = summary(records)
+    full, right, other = (sum(record[form] for record in records) for form in ("full", "right", "other"))
+    assert told["way"] == pytest.approx((other - right) / (other - full), abs=1e-4)
+    assert told["below_other_low"] <= told["below_other"] <= told["below_other_high"]
+    cut = list(measure(made, read, talks(), 8, most=6, whole=False))
+    assert {record["reply"] for record in cut} == {8}
+    with pytest.raises(ConfigError, match="too few"):
+        list(measure(made, read, talks(1), 32, most=6, whole=True))
+
+
+KEYS, VALUES, FACTS = range(6, 14), range(20, 36), 1
+FACT_STEPS = 400
+
+
+def facts(chance: Random, _: int) -> Sequence[Sample]:
+    """A text of keys with values, and a question for each key."""
+    pairs = [(key, chance.choice(VALUES)) for key in chance.sample(KEYS, FACTS)]
+    text = tuple(number for pair in pairs for number in pair)
+    return [Sample((text,), (MEMORY, key, value), (value,)) for key, value in pairs]
+
+
+def answered(made: Network, seeds: range, shift: int = 0) -> Iterator[bool]:
+    """Whether the likeliest token is the fact, with the memory of the text that is so many seeds on."""
+    with torch.no_grad():
+        for seed in seeds:
+            (memory,) = made.compress([facts(Random(f"held out {seed + shift}"), 0)[0].texts[0]])
+            for sample in facts(Random(f"held out {seed}"), 0):
+                yield next(made.said(made.inputs(sample.tokens[:-1], [memory]))) == sample.labels[0]
+
+
+@pytest.mark.slow
+def test_facts_pass_through_the_memory(tmp_path: Path) -> None:
+    lora = Lora(rank=32, alpha=64, dropout=0.0)
+    torch.manual_seed(0)
+    shape = Shape(most=8, start="plain", compress=lora, generate=lora)
+    made = Network(backbone(width=64, initializer_range=0.2), shape)
+    settings = Settings(shape=shape, spans=((FACT_STEPS, (4,)),), answers=0, draws=16, parts=1, rate=5e-3, keep=10_000)
+    list(train(made, (facts, facts), settings, tmp_path))
+    made.eval()
+    right, another = list(answered(made, range(100))), list(answered(made, range(100), shift=1_000))
+    assert sum(right) / len(right) >= 0.95
+    assert sum(another) / len(another) <= 0.25  # chance is one in 16
