@@ -18,7 +18,7 @@ from forgetless.benchmarks.plots import draw
 from forgetless.benchmarks.training_plots import training_plot
 from forgetless.environments.base import Environment
 from forgetless.errors import ConfigError, MissingExtra
-from forgetless.registry import load_environment, options_of
+from forgetless.registry import ENVIRONMENTS, load_environment, options_of
 
 __all__ = ["ccm", "ccm_start"]
 
@@ -76,7 +76,7 @@ def ccm_start(
     from forgetless.training.starts import adapted, save_start
 
     options = {**(SMALL if environment == "recall" else {}), **options_of(option)}
-    if environment != "recall" and (steps or backbone is None):
+    if environment in ENVIRONMENTS.keys() - {"recall"} and (steps or backbone is None):
         raise ConfigError(f"there is no expert for {environment!r}: give --steps 0 and a --backbone")
     world = load_environment(environment, **options)
     started = perf_counter()
