@@ -27,7 +27,7 @@ test: .venv/.test .venv/.local .venv/.model .venv/.encoder .venv/.package .venv/
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/deptry src
-	set -o pipefail; $(BIN)/coverage run -m pytest -n 2 --dist worksteal | tee .venv/pytest.log
+	set -o pipefail; OMP_NUM_THREADS=1 $(BIN)/coverage run -m pytest -n 2 --dist worksteal | tee .venv/pytest.log
 	$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report --fail-under=95
 	@tail -n 1 .venv/pytest.log

@@ -100,6 +100,10 @@ def test_a_broken_run_goes_on_to_the_same_records(data: Path, model: Reader, tmp
     latent.latent(data=data, out=out, dialogues=2, turns=3, policy=("vanilla", "em, latent"))
     assert read() == whole
     assert (out / "records.jsonl").read_text().splitlines()[:5] == kept[:5], "not measured again"
+    (model.folder / "memory.safetensors").write_bytes(b"others")  # type: ignore[attr-defined]
+    (out / "records.jsonl").write_text("\n".join(['{"policy": "of the adapters before"}', ""]))
+    latent.latent(data=data, out=out, dialogues=2, turns=3, policy=("vanilla", "em, latent"))
+    assert read() == whole, "other adapters are measured anew"
 
 
 def test_without_held_out_dialogues_it_says_so(model: Reader, tmp_path: Path) -> None:

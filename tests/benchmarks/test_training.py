@@ -41,6 +41,11 @@ def test_every_arm_begins_from_the_same_start(start: Path, tmp_path: Path, capsy
     assert (tmp_path / "training.png").stat().st_size > 10_000
     with pytest.raises(ConfigError, match="no arm 'sft'"):
         training(start=start, out=tmp_path, arms=("sft",))
+    with pytest.raises(ConfigError, match="at least one arm"):
+        training(start=start, out=tmp_path, arms=())
+    with pytest.raises(ConfigError, match="updates must be at least 1"):
+        training(start=start, out=tmp_path, updates=0)
+    assert json.loads((tmp_path / "summary.json").read_text("utf-8")) == summary  # nothing is lost by it
 
 
 def figures(out: Path) -> list[dict[str, Any]]:

@@ -28,6 +28,8 @@ def test_a_start_and_a_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     assert summary["began_from"]["options"]["pages"] == 2
     assert len(summary["updates"]) == 1
     assert {"checkpoint.pt", "config.json", "metrics.jsonl", "training.png"} <= {file.name for file in out.iterdir()}
+    assert (out / "model" / "words.json").exists()  # it can be a start itself
+    ccm(start=out / "model", out=tmp_path / "on", updates=1, groups=1, episodes=2, held_out=2)
     start.rename(out / "start")  # where it is looked for, and would be made
     ccm(environment="recall", out=out, updates=1, groups=1, episodes=2, held_out=2)  # nothing is left to do
     assert json.loads((out / "summary.json").read_text("utf-8")) == summary
@@ -59,6 +61,16 @@ def test_what_cannot_be_is_refused(tmp_path: Path) -> None:
         ccm(environment="terminal", out=tmp_path)
     with pytest.raises(ConfigError, match="threads"):
         ccm_start(out=tmp_path / "x", threads=0)
+    with pytest.raises(ConfigError, match="every must be at least 0"):
+        ccm(out=tmp_path / "x", every=-1)  # before a start is made
+    with pytest.raises(ConfigError, match="rank must be at least 1"):
+        ccm(out=tmp_path / "x", rank=0)
+    for wrong in ({"rows": 0}, {"steps": -1}, {"rate": float("nan")}, {"forgets": 7.0}):
+        with pytest.raises(ConfigError, match=f"{next(iter(wrong))} must be"):
+            ccm_start(out=tmp_path / "x", **wrong)  # type: ignore[arg-type]
+    (tmp_path / "file").touch()
+    with pytest.raises(ConfigError, match="can't be written to"):
+        ccm_start(out=tmp_path / "file", option=("codes=1",))
     with pytest.raises(ConfigError, match="codes"):
         ccm_start(out=tmp_path / "x", option=("codes=0",))
     with pytest.raises(ConfigError, match="no expert for 'webshop'"):

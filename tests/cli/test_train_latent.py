@@ -64,5 +64,10 @@ def test_what_cannot_be_is_refused(model: str, data: Path, tmp_path: Path) -> No
         rea_latent(data=tmp_path / "none", out=tmp_path / "run", backbone=model)
     with pytest.raises(ConfigError, match="steps"):
         rea_latent(data=data, out=tmp_path / "run", backbone=model, steps=0)
+    with pytest.raises(ConfigError, match="measured must be"):
+        rea_latent(data=data, out=tmp_path / "run", backbone=model, steps=1, measured=0)
+    with pytest.raises(ConfigError, match="no finished run"):
+        rea_latent(data=data, out=tmp_path / "run", backbone=model, steps=1, beside=tmp_path)
+    assert not (tmp_path / "run").exists()
     with pytest.raises(ConfigError, match="threads"):
         rea_latent(data=data, threads=0)

@@ -122,6 +122,20 @@ def test_what_is_no_block_costs_a_turn_and_runs_nothing(data: Path, action: str)
         assert asked == ["initialize"]
 
 
+def test_a_server_of_something_else_is_named(data: Path) -> None:
+    told = {**ENGINE, "initialize": lambda _: {"hello": "there"}}
+    with (
+        serving(told) as (url, _),
+        contextlib.closing(AppWorld(data, server=url)) as it,
+        pytest.raises(ConfigError, match="is not AppWorld's engine"),
+    ):
+        it.start(0)
+    with pytest.MonkeyPatch.context() as patch, contextlib.closing(AppWorld(data)) as it:
+        patch.setattr(httpx2.Client, "post", lambda *_, **__: httpx2.Response(200, text="<html>"))
+        with pytest.raises(ConfigError, match="is not AppWorld's engine"):
+            it.start(0)
+
+
 def test_a_failed_judgement_is_no_reward(data: Path) -> None:
     answers = {**ENGINE, "task_completed": lambda _: True, "evaluate": lambda _: {"success": False}}
     with serving(answers) as (url, _), contextlib.closing(AppWorld(data, server=url)) as it:

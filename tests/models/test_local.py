@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import warnings
 from pathlib import Path
 from typing import Any
@@ -192,6 +193,14 @@ def test_adapters_of_another_model_or_none_are_refused(kept: Path, tmp_path: Pat
         load_local("elsewhere")
     with pytest.raises(ConfigError, match="no causal model"):
         load_local(str(tmp_path), kept)
+
+
+@pytest.mark.parametrize("file", ["generate/adapter_model.safetensors", "memory.safetensors"])
+def test_damaged_adapters_are_refused(kept: Path, tmp_path: Path, file: str) -> None:
+    shutil.copytree(kept, tmp_path / "cut")
+    (tmp_path / "cut" / file).write_bytes((kept / file).read_bytes()[:100])
+    with pytest.raises(ConfigError, match="holds no adapters"):
+        load_adapters(backbone(), tmp_path / "cut")
 
 
 def test_a_folder_of_transformers_is_a_backbone(kept: Path, tmp_path: Path) -> None:

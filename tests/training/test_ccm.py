@@ -146,6 +146,44 @@ def test_other_settings_begin_anew(words: Words, tmp_path: Path) -> None:
     assert len(list(train(made(words), world, other, tmp_path))) == 1
 
 
+def test_another_start_begins_anew(words: Words, tmp_path: Path) -> None:
+    first = figures(train(made(words), world, SMALL, tmp_path / "a"))
+    other = Actor(tiny(words, 1, width=32), words)
+    alone = figures(train(deepcopy(other), world, SMALL, tmp_path / "b"))
+    assert alone != first
+    assert figures(train(deepcopy(other), world, SMALL, tmp_path / "a")) == alone
+    told = json.loads((tmp_path / "a" / "config.json").read_text("utf-8"))
+    again = figures(train(deepcopy(other), world, SMALL, tmp_path / "a", {"turns": 3}))
+    assert again == alone  # played again, since it was not the same start
+    assert json.loads((tmp_path / "a" / "config.json").read_text("utf-8")) == {**told, "began_from": {"turns": 3}}
+
+
+@pytest.mark.parametrize("file", ["metrics.jsonl", "checkpoint.pt"])
+def test_a_damaged_run_is_named_and_left_alone(words: Words, tmp_path: Path, file: str) -> None:
+    list(train(made(words), world, SMALL, tmp_path))
+    (tmp_path / file).write_bytes((tmp_path / file).read_bytes()[:300])
+    left = {one.name: one.read_bytes() for one in tmp_path.iterdir()}
+    with pytest.raises(ConfigError, match=r"is damaged and can't go on .* delete its checkpoint\.pt"):
+        list(train(made(words), world, SMALL, tmp_path))
+    assert {one.name: one.read_bytes() for one in tmp_path.iterdir()} == left
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("groups", 0),
+        ("held_out", 0),
+        ("temperature", 0.0),
+        ("rate", float("nan")),
+        ("exact", float("inf")),
+        ("seed", 2**64),
+    ],
+)
+def test_settings_that_cannot_be_are_refused(name: str, value: float) -> None:
+    with pytest.raises(ConfigError, match=f"{name} must be"):
+        Settings(**{**vars_of(SMALL), name: value})
+
+
 @pytest.fixture(scope="module")
 def taught(words: Words) -> Any:
     """A model that has seen the form of a turn."""
@@ -181,9 +219,8 @@ def vars_of(settings: Settings) -> dict[str, Any]:
 
 def test_a_tiny_model_is_read_as_it_was_written(words: Words, tmp_path: Path) -> None:
     actor = made(words)
-    save_start(
-        actor.model, words, tmp_path, {"environment": "recall", "options": {"codes": 1, "pages": 2, "distance": 1}}
-    )
+    about = {"environment": "recall", "options": {"codes": 1, "pages": 2, "distance": 1}, "turns": 3, "reply": 14}
+    save_start(actor.model, words, tmp_path, about)
     begun = load_start(tmp_path)
     assert isinstance(begun.tokenizer, Words)
     assert begun.tokenizer.pieces == words.pieces
@@ -192,3 +229,9 @@ def test_a_tiny_model_is_read_as_it_was_written(words: Words, tmp_path: Path) ->
     assert evaluate(again, world, SMALL) == evaluate(actor, world, SMALL)
     with pytest.raises(ConfigError, match="ccm-start"):
         load_start(tmp_path / "elsewhere")
+    (tmp_path / "model.safetensors").write_bytes(b"cut off")
+    with pytest.raises(ConfigError, match="is damaged"):
+        load_start(tmp_path)
+    (tmp_path / "start.json").write_text("{}", "utf-8")
+    with pytest.raises(ConfigError, match=r"start\.json has no environment"):
+        load_start(tmp_path)

@@ -132,6 +132,9 @@ def test_a_broken_run_goes_on_to_the_same_numbers(tmp_path: Path) -> None:
     assert figures(train(made, sources(made, tmp_path / "b"), SMALL, tmp_path / "b")) == whole
     lines = (tmp_path / "b" / "metrics.jsonl").read_text().splitlines()
     assert figures(map(json.loads, lines)) == whole
+    lines = figures(train(made := network(), sources(made, tmp_path / "b"), SMALL, tmp_path / "b", learns_from="more"))
+    assert lines == whole  # begun anew, since it was not on the same data
+    assert json.loads((tmp_path / "b" / "config.json").read_text("utf-8"))["learns_from"] == "more"
     other = replace(SMALL, spans=((1, (4,)),), answers=0)
     assert len(list(train(network(), sources(made, tmp_path / "b"), other, tmp_path / "b"))) == 1
 
@@ -156,6 +159,8 @@ def test_answers_are_those_of_the_backbone_and_kept(tmp_path: Path, monkeypatch:
     assert found == bare
     monkeypatch.setattr(made.model.get_base_model(), "generate", None)  # nothing is asked again
     assert list(ask(made, read, talks(), many=5, span=8, out=tmp_path)) == found
+    with pytest.raises(TypeError):  # other dialogues are: their answers are not those of the file
+        list(ask(made, read, [*talks(11), *talks(1)], many=5, span=8, out=tmp_path))
     sample = Answers(read, talks(), found).draw(Random(0), 8)[0]
     assert len(sample.texts) == sample.tokens.count(MEMORY) >= 1
 

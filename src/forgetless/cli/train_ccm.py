@@ -5,7 +5,8 @@ from __future__ import annotations
 import json as json_
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
+from math import inf
 from pathlib import Path
 from random import Random
 from time import perf_counter
@@ -17,7 +18,8 @@ from cyclopts import Parameter
 from forgetless.benchmarks.plots import draw
 from forgetless.benchmarks.training_plots import training_plot
 from forgetless.environments.base import Environment
-from forgetless.errors import ConfigError, MissingExtra
+from forgetless.errors import ConfigError
+from forgetless.models.local.backbone import use_threads
 from forgetless.registry import ENVIRONMENTS, load_environment, options_of
 
 __all__ = ["ccm", "ccm_start"]
@@ -70,7 +72,10 @@ def ccm_start(
         threads: that compute.
         seed: of weights, episodes and what is forgotten.
     """
-    _torch(threads)
+    use_threads(threads)
+    sizes = {"rank": rank, "turns": turns, "reply": reply, "rows": rows}
+    _in_range({"steps": steps, "copies": copies, "seed": seed}, sizes, rate, forgets)
+    from forgetless.training.checkpoints import folder_for
     from forgetless.training.demonstrations import mixed
     from forgetless.training.start import imitate
     from forgetless.training.starts import adapted, save_start
@@ -79,6 +84,7 @@ def ccm_start(
     if environment in ENVIRONMENTS.keys() - {"recall"} and (steps or backbone is None):
         raise ConfigError(f"there is no expert for {environment!r}: give --steps 0 and a --backbone")
     world = load_environment(environment, **options)
+    folder_for(out)
     started = perf_counter()
 
     def follow(part: str, losses: Iterator[float], most: int) -> None:
@@ -115,6 +121,19 @@ def _new(world: Environment, seed: int, follow: Callable[[Iterator[float]], None
     return model, words
 
 
+def _in_range(from_0: Mapping[str, int], from_1: Mapping[str, int], rate: float, forgets: float) -> None:
+    for least, values in ((0, from_0), (1, from_1)):
+        for name, value in values.items():
+            if value < least:
+                raise ConfigError(f"{name} must be at least {least}, not {value!r}")
+    if from_0["seed"] >= 2**63:
+        raise ConfigError(f"seed must be below 2**63, not {from_0['seed']!r}")
+    if not 0 < rate < inf:
+        raise ConfigError(f"rate must be a number above 0, not {rate!r}")
+    if not 0 <= forgets <= 1:
+        raise ConfigError(f"forgets must be a share from 0 to 1, not {forgets!r}")
+
+
 def _loaded(backbone: str) -> tuple[Any, Any]:
     from forgetless.models.local.backbone import load_backbone
     from forgetless.training.starts import Pretrained
@@ -148,7 +167,7 @@ def ccm(
 ) -> None:
     """Train an agent to rewrite its memory: GRPO with full-history distillation (CCM, section 4.1).
 
-    A broken run goes on from its checkpoint, to the same numbers.
+    A broken run goes on from its checkpoint, to the same numbers; one with other settings or another start is replaced.
 
     Args:
         environment: to act in; by default that of the start.
@@ -172,26 +191,16 @@ def ccm(
         seed: of all that is drawn.
         json: print the summary to stdout.
     """
-    _torch(threads)
+    use_threads(threads)
     from forgetless.training.actor import Actor
     from forgetless.training.ccm import Settings, evaluate, train
     from forgetless.training.grpo import Terms
-    from forgetless.training.starts import adapted, load_start
+    from forgetless.training.starts import adapted, load_start, save_start
 
-    if start is None:
-        start = out / "start"
-        if not any(start.glob("start.json")):
-            ccm_start(out=start, environment=environment or "recall", threads=threads)
-    begun = load_start(start)
-    if environment not in (None, begun.told["environment"]):
-        raise ConfigError(f"{str(start)!r} was made for {begun.told['environment']!r}, not for {environment!r}")
-    actor = Actor(begun.model if rank is None else adapted(begun.model, rank, seed), begun.tokenizer)
     settings = Settings(
         updates=updates,
         groups=groups,
         episodes=episodes,
-        turns=begun.told["turns"],
-        reply=begun.told["reply"],
         temperature=temperature,
         rate=rate,
         terms=Terms(kl=kl, distill=distill, grpo=grpo),
@@ -202,13 +211,27 @@ def ccm(
         rows=rows,
         seed=seed,
     )
+    if rank is not None and rank < 1:
+        raise ConfigError(f"rank must be at least 1, not {rank!r}")
+    if start is None:
+        start = out / "start"
+        if not any(start.glob("start.json")):
+            ccm_start(out=start, environment=environment or "recall", threads=threads)
+    begun = load_start(start)
+    if environment not in (None, begun.told["environment"]):
+        raise ConfigError(f"{str(start)!r} was made for {begun.told['environment']!r}, not for {environment!r}")
+    actor = Actor(begun.model if rank is None else adapted(begun.model, rank, seed), begun.tokenizer)
+    settings = replace(settings, turns=begun.told["turns"], reply=begun.told["reply"])
     before = evaluate(actor, begun.worlds, settings)
     _tell(f"at the start: {before['success']:.0%} of {held_out} held-out episodes")
     lines = []
-    for line in train(actor, begun.worlds, settings, out):
+    for line in train(actor, begun.worlds, settings, out, begun.told):
         lines.append(line)
         _tell(_line(line))
-    actor.model.save_pretrained(out / "model")
+    if rank is None:
+        save_start(actor.model, begun.tokenizer, out / "model", begun.told)  # so it can be begun from
+    else:
+        actor.model.save_pretrained(out / "model")
     summary = {"start": before, "settings": asdict(settings), "began_from": begun.told, "updates": lines}
     (out / "summary.json").write_text(json_.dumps(summary, indent=2) + "\n", "utf-8")
     draw(training_plot, summary, out / "training.png")
@@ -222,17 +245,6 @@ def _line(line: Mapping[str, Any]) -> str:
         f"update {line['update']}: success {line['success']:.0%}, reward {line['reward']:.2f}, memory changed in "
         f"{line['wrote']:.0%} of turns{held}, {line['seconds']:.1f} s"
     )
-
-
-def _torch(threads: int) -> None:
-    try:
-        import torch
-        import transformers  # noqa: F401 - what it brings is loaded later
-    except ModuleNotFoundError as error:
-        raise MissingExtra("local", "torch and transformers") from error
-    if threads < 1:
-        raise ConfigError(f"threads must be at least 1, not {threads!r}")
-    torch.set_num_threads(threads)
 
 
 def _tell(text: str) -> None:

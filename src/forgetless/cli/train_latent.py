@@ -16,6 +16,7 @@ from forgetless.benchmarks.latent_plots import latent_plot
 from forgetless.benchmarks.plots import draw
 from forgetless.datasets.dialogues import Dialogue, read_dialogues
 from forgetless.errors import ConfigError, MissingExtra
+from forgetless.models.local.backbone import use_threads
 
 __all__ = ["rea_latent"]
 
@@ -61,17 +62,23 @@ def rea_latent(
         seed: of weights and of all that is drawn.
         json: print the summary to stdout.
     """
-    _torch(threads)
+    use_threads(threads)
     from forgetless.models.local.adapters import save_adapters
+    from forgetless.training.checkpoints import folder_for
     from forgetless.training.latent import train
+    from forgetless.training.latent_answers import told_apart
 
     settings = _settings(paper, start, steps, seed)
+    if measured < 2 or any(span < 1 for span in spans):
+        raise ConfigError(f"measured must be at least 2 and spans at least 1, not {measured!r} and {list(spans)!r}")
     dialogues = read_dialogues(data)
+    shown = _beside(beside)
+    folder_for(out)
     accelerator = _accelerator() if accelerate else None
     found, network = _network(backbone, settings.shape, seed)
     sources = _sources(network, found.tokenizer, dialogues, settings, out)
     lines = []
-    for line in train(network, sources, settings, out, accelerator=accelerator):
+    for line in train(network, sources, settings, out, accelerator=accelerator, learns_from=told_apart(dialogues)):
         lines.append(line)
         if line["step"] % TOLD == 0:
             _tell(f"step {line['step']} of {settings.steps}: {_mean(lines):.3f} nats a token, {line['seconds']:.1f} s")
@@ -84,7 +91,7 @@ def rea_latent(
     records = list(_measured(network, found.tokenizer, held, spans, measured))
     (out / "records.jsonl").write_text("".join(json_.dumps(one) + "\n" for one in records), "utf-8")
     summary = {**about, "train_seconds": round(sum(line["seconds"] for line in lines), 1)}
-    summary |= {"bytes": _bytes(out / "adapters"), "rows": _rows(records), "steps": lines, "beside": _beside(beside)}
+    summary |= {"bytes": _bytes(out / "adapters"), "rows": _rows(records), "steps": lines, "beside": shown}
     (out / "summary.json").write_text(json_.dumps(summary, indent=2) + "\n", "utf-8")
     draw(latent_plot, summary, out / "latent.png")
     if json:
@@ -199,20 +206,8 @@ def _accelerator() -> Any:
     try:
         from accelerate import Accelerator  # type: ignore[import-untyped,unused-ignore]
     except ModuleNotFoundError as error:
-        raise MissingExtra("train", "accelerate") from error
+        raise MissingExtra("local", "accelerate") from error
     return Accelerator()
-
-
-def _torch(threads: int) -> None:
-    try:
-        import peft  # noqa: F401 - what they bring is loaded later
-        import torch
-        import transformers  # noqa: F401
-    except ModuleNotFoundError as error:
-        raise MissingExtra("local", "torch, transformers and peft") from error
-    if threads < 1:
-        raise ConfigError(f"threads must be at least 1, not {threads!r}")
-    torch.set_num_threads(threads)
 
 
 def _tell(text: str) -> None:

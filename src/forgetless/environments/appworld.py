@@ -81,7 +81,11 @@ class AppWorld:
         task = self.tasks[seed % len(self.tasks)]
         told = self._ask("initialize", task_id=task)
         self._task = task
-        return Start(RULES.format(**told["supervisor"], datetime=told["datetime"], instruction=told["instruction"]))
+        try:
+            facts = {**told["supervisor"], "datetime": told["datetime"], "instruction": told["instruction"]}
+            return Start(RULES.format(**facts))
+        except (KeyError, TypeError):
+            raise self._stranger() from None
 
     def step(self, action: str) -> Step:
         """Run a block of code; when it has said that the task is complete, the task's tests judge.
@@ -126,7 +130,13 @@ class AppWorld:
                 f"AppWorld's engine at {self._server!r} can't {what} {body['task_id']!r} (HTTP {answer.status_code}): "
                 "its log has the reason; is it served from the same data, and used by no one else?"
             )
-        return answer.json()["output"]
+        try:
+            return answer.json()["output"]
+        except (ValueError, KeyError, TypeError):
+            raise self._stranger() from None
+
+    def _stranger(self) -> ConfigError:
+        return ConfigError(f"what answers at {self._server!r} is not AppWorld's engine: give its address as server")
 
 
 def _tasks(data: Path | str | None, split: str) -> list[str]:

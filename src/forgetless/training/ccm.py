@@ -8,9 +8,9 @@ here; one step of the optimiser for each batch of episodes.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from math import isfinite
 from pathlib import Path
 from statistics import fmean
 from time import perf_counter
@@ -19,7 +19,9 @@ from typing import Any
 import torch
 
 from forgetless.environments.base import Environment
+from forgetless.errors import ConfigError
 from forgetless.training.actor import Actor
+from forgetless.training.checkpoints import fingerprint, folder_for, keep, resume
 from forgetless.training.grpo import Batch, Terms, advantages, objective
 from forgetless.training.rollouts import Played, Turn, play, shaped
 
@@ -29,6 +31,12 @@ Worlds = Callable[[], Environment]
 
 TRAINING_SEEDS = 10_000
 """Episodes from here on are trained on; those before are held out."""
+
+NAMED = {"evaluate": "every"}
+"""Settings that the command line calls otherwise."""
+
+SEEDS = 2**63
+"""From here on torch takes none."""
 
 NORM = 1.0
 """Most of a gradient's length."""
@@ -72,23 +80,48 @@ class Settings:
     rows: int = 32
     seed: int = 0
 
+    def __post_init__(self) -> None:
+        """Refuse what can't be.
 
-def train(actor: Actor, worlds: Worlds, settings: Settings, out: Path) -> Iterator[dict[str, Any]]:
+        Raises:
+            ConfigError: a value is out of its range.
+        """
+        for name in ("updates", "groups", "episodes", "turns", "reply", "held_out", "keep", "rows"):
+            if (value := getattr(self, name)) < 1:
+                raise ConfigError(f"{name} must be at least 1, not {value!r}")
+        for name, least in (("evaluate", 0), ("seed", 0)):
+            if (value := getattr(self, name)) < least:
+                raise ConfigError(f"{NAMED.get(name, name)} must be at least {least}, not {value!r}")
+        if self.seed >= SEEDS:
+            raise ConfigError(f"seed must be below 2**63, not {self.seed!r}")
+        for name in ("temperature", "rate"):
+            if not (isfinite(value := getattr(self, name)) and value > 0):
+                raise ConfigError(f"{name} must be a number above 0, not {value!r}")
+        weights = {name: getattr(self.terms, name) for name in ("kl", "distill", "grpo")}
+        for name, value in {**weights, "exact": self.exact, "partial": self.partial}.items():
+            if not (isfinite(value) and value >= 0):
+                raise ConfigError(f"{name} must be a number of at least 0, not {value!r}")
+
+
+def train(
+    actor: Actor, worlds: Worlds, settings: Settings, out: Path, began_from: Mapping[str, Any] | None = None
+) -> Iterator[dict[str, Any]]:
     """Train, and give the figures of each update; first those of earlier updates where a broken run goes on.
 
     Args:
         actor: with the weights to begin from.
         worlds: makes an environment.
         settings: of the run.
-        out: its folder. A run with other settings that is there is begun anew.
+        out: its folder. A run that is there with other settings, or from other weights, is replaced.
+        began_from: how the start was made, which belongs to the settings.
+
+    Raises:
+        ConfigError: the folder can't be written to, or the run in it is damaged.
     """
-    out.mkdir(parents=True, exist_ok=True)
-    run = _Run(actor, worlds, settings, out)
-    begun = run.resume()
+    run = _Run(actor, worlds, settings, folder_for(out))
+    begun = run.resume(began_from)
     yield from begun
-    with (out / "metrics.jsonl").open("w", encoding="utf-8") as log:
-        for line in begun:
-            log.write(json.dumps(line) + "\n")
+    with (out / "metrics.jsonl").open("a", encoding="utf-8") as log:
         for update in range(len(begun), settings.updates):
             started = perf_counter()
             figures = run.update(update)
@@ -211,29 +244,20 @@ class _Run:
         ties = float((rewards.std(-1, correction=0) == 0).float().mean())
         return {**_told(played), "ties": ties, **figures, "norm": float(norm)}
 
-    def resume(self) -> list[dict[str, Any]]:
-        """Go on from the checkpoint of a run with these settings: the figures up to there; none where there is none."""
-        config, kept = self.out / "config.json", self.out / "checkpoint.pt"
-        now = json.loads(json.dumps(asdict(self.settings)))
-        same = config.exists() and json.loads(config.read_text("utf-8")) == now
-        if not (same and kept.exists()):
-            kept.unlink(missing_ok=True)
-            config.write_text(json.dumps(now, indent=2) + "\n", "utf-8")
+    def resume(self, began_from: Mapping[str, Any] | None) -> list[dict[str, Any]]:
+        """Go on from the checkpoint of a run like this one: the figures up to there; none where there is none."""
+        about = {"began_from": began_from, "weights": fingerprint(self.actor.model)}
+        found = resume(self.out, {**asdict(self.settings), **about})
+        if found is None:
             return []
-        state = torch.load(kept, weights_only=True)
+        state, lines = found
         self.actor.model.load_state_dict(state["model"], strict=False)  # what does not learn is not in it
         self.optimizer.load_state_dict(state["optimizer"])
         self.chance.set_state(state["chance"])
-        lines = (self.out / "metrics.jsonl").read_text("utf-8").split("\n")
-        return [json.loads(line) for line in lines[: state["updates"]]]
+        return lines
 
     def keep(self, updates: int) -> None:
-        """Write a checkpoint in the place of the one before, which stays until it is whole."""
-        state: Mapping[str, Any] = {
-            "model": {name: one.detach() for name, one in self.actor.model.named_parameters() if one.requires_grad},
-            "optimizer": self.optimizer.state_dict(),
-            "chance": self.chance.get_state(),
-            "updates": updates,
-        }
-        torch.save(state, self.out / "checkpoint.new")
-        os.replace(self.out / "checkpoint.new", self.out / "checkpoint.pt")
+        """Write a checkpoint."""
+        learnt = {name: one.detach() for name, one in self.actor.model.named_parameters() if one.requires_grad}
+        state = {"model": learnt, "optimizer": self.optimizer.state_dict(), "chance": self.chance.get_state()}
+        keep(self.out, {**state, "steps": updates})

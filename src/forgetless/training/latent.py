@@ -11,8 +11,7 @@ from its checkpoint and gives the same numbers then. What is drawn hangs on the 
 from __future__ import annotations
 
 import json
-import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from math import cos, pi
 from pathlib import Path
@@ -23,6 +22,7 @@ from typing import Any
 import torch
 
 from forgetless.models.local.network import Lora, Network, Sample, Shape
+from forgetless.training.checkpoints import fingerprint, folder_for, keep, resume
 
 __all__ = ["PAPER", "SMALL", "Settings", "Source", "train"]
 
@@ -114,7 +114,13 @@ PAPER = Settings(
 
 
 def train(
-    network: Network, sources: tuple[Source, Source], settings: Settings, out: Path, *, accelerator: Any = None
+    network: Network,
+    sources: tuple[Source, Source],
+    settings: Settings,
+    out: Path,
+    *,
+    accelerator: Any = None,
+    learns_from: str = "",
 ) -> Iterator[dict[str, Any]]:
     """Train, and give the figures of each step; first those of earlier steps where a broken run goes on.
 
@@ -122,16 +128,17 @@ def train(
         network: with the weights to begin from.
         sources: what draws samples of stage 1 and of stage 2.
         settings: of the run.
-        out: its folder. A run with other settings that is there is begun anew.
+        out: its folder. A run that is there with other settings, from other weights or on other data, is replaced.
         accelerator: of accelerate, for several devices: each takes its share of a step's draws.
+        learns_from: tells the data from others.
+
+    Raises:
+        ConfigError: the folder can't be written to, or the run in it is damaged.
     """
-    out.mkdir(parents=True, exist_ok=True)
-    run = _Run(network, sources, settings, out, accelerator)
-    begun = run.resume()
+    run = _Run(network, sources, settings, folder_for(out), accelerator)
+    begun = run.resume(learns_from)
     yield from begun
-    with (out / "metrics.jsonl").open("w" if run.first else "a", encoding="utf-8") as log:
-        for line in begun if run.first else ():
-            log.write(json.dumps(line) + "\n")
+    with (out / "metrics.jsonl").open("a", encoding="utf-8") as log:
         for step in range(len(begun), settings.steps):
             started = perf_counter()
             figures = {"step": step + 1, **run.step(step), "seconds": round(perf_counter() - started, 3)}
@@ -200,33 +207,23 @@ class _Run:
                 found += self.answers(chance, settings.span)
         return found
 
-    def resume(self) -> list[dict[str, Any]]:
-        """Go on from the checkpoint of a run with these settings: the figures up to there; none where there is none."""
-        config, kept = self.out / "config.json", self.out / "checkpoint.pt"
-        now = json.loads(json.dumps(asdict(self.settings)))
-        same = config.exists() and json.loads(config.read_text("utf-8")) == now
-        if not (same and kept.exists()):
-            if self.first:
-                kept.unlink(missing_ok=True)
-                config.write_text(json.dumps(now, indent=2) + "\n", "utf-8")
+    def resume(self, learns_from: str) -> list[dict[str, Any]]:
+        """Go on from the checkpoint of a run like this one: the figures up to there; none where there is none."""
+        about = {"weights": fingerprint(self.network), "learns_from": learns_from}
+        found = resume(self.out, {**asdict(self.settings), **about}, writes=self.first)
+        if found is None:
             return []
-        state = torch.load(kept, weights_only=True)
+        state, lines = found
         with torch.no_grad():
             for parameter, value in zip(self.learning, state["learnt"], strict=True):
                 parameter.copy_(value)
         self.optimizer.load_state_dict(state["optimizer"])
-        lines = (self.out / "metrics.jsonl").read_text("utf-8").split("\n")
-        return [json.loads(line) for line in lines[: state["steps"]]]
+        return lines
 
     def keep(self, steps: int) -> None:
-        """Write a checkpoint in the place of the one before, which stays until it is whole."""
-        state: Mapping[str, Any] = {
-            "learnt": [parameter.detach() for parameter in self.learning],
-            "optimizer": self.optimizer.state_dict(),
-            "steps": steps,
-        }
-        torch.save(state, self.out / "checkpoint.new")
-        os.replace(self.out / "checkpoint.new", self.out / "checkpoint.pt")
+        """Write a checkpoint."""
+        learnt = [parameter.detach() for parameter in self.learning]
+        keep(self.out, {"learnt": learnt, "optimizer": self.optimizer.state_dict(), "steps": steps})
 
 
 def _parts(samples: Sequence[Sample], many: int) -> list[Sequence[Sample]]:

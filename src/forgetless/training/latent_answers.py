@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -17,9 +18,10 @@ import torch
 from forgetless.datasets.dialogues import Dialogue
 from forgetless.models.local.chat import render
 from forgetless.models.local.network import Network, Sample
+from forgetless.training.checkpoints import fingerprint, folder_for
 from forgetless.training.latent_samples import TARGET, answered, history
 
-__all__ = ["Answers", "ask"]
+__all__ = ["Answers", "ask", "told_apart"]
 
 FILE = "answers.jsonl"
 
@@ -64,9 +66,9 @@ def ask(
     """
     places = [(at, turn) for at, one in enumerate(dialogues) for turn in range(1, len(one.turns))]
     Random(seed).shuffle(places)
-    file = out / FILE
-    known = [json.loads(line) for line in file.read_text("utf-8").split("\n")[:-1]] if file.exists() else []
-    out.mkdir(parents=True, exist_ok=True)
+    file = folder_for(out) / FILE
+    of = {"of": f"{fingerprint(network.model, skip='lora_')} {told_apart(dialogues)}", "span": span}
+    known = _known(file, of)
     for begin in range(0, many, ROWS):
         part = places[begin : min(begin + ROWS, many)]
         held = known[begin : begin + len(part)]
@@ -75,8 +77,25 @@ def ask(
             answers = _answers(network, tokenizer, prompts)
             held = [[*place, answer] for place, answer in zip(part, answers, strict=True)]
             known[begin:] = held
-            file.write_text("".join(json.dumps(one) + "\n" for one in known), "utf-8")
+            file.write_text("".join(json.dumps(one) + "\n" for one in (of, *known)), "utf-8")
         yield from ((at, turn, tuple(answer)) for at, turn, answer in held)
+
+
+def told_apart(dialogues: Sequence[Dialogue]) -> str:
+    """What tells dialogues from others."""
+    found = sha256()
+    for one in dialogues:
+        found.update(json.dumps(one.turns).encode())
+    return found.hexdigest()[:16]
+
+
+def _known(file: Path, of: dict[str, Any]) -> list[Any]:
+    """The answers that a file holds, if they are of this model on these dialogues."""
+    try:
+        first, *found = [json.loads(line) for line in file.read_text("utf-8").split("\n")[:-1]]
+    except (OSError, ValueError):
+        return []
+    return found if first == of else []
 
 
 def _answers(network: Network, tokenizer: Any, prompts: Sequence[Sequence[dict[str, Any]]]) -> list[list[int]]:

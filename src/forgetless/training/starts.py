@@ -11,18 +11,19 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 
 from forgetless.environments.base import Environment
 from forgetless.errors import ConfigError, MissingExtra
 from forgetless.models.local.backbone import quiet
 from forgetless.registry import load_environment
-from forgetless.training.actor import Tokenizer
 from forgetless.training.words import Words
 
 __all__ = ["Pretrained", "Start", "adapted", "load_start", "save_start"]
 
 WORDS = "words.json"
 TOLD = "start.json"
+NEEDED = ("environment", "options", "turns", "reply")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +38,7 @@ class Start:
     """
 
     model: Any
-    tokenizer: Tokenizer
+    tokenizer: Words | Pretrained
     told: Mapping[str, Any]
 
     @property
@@ -83,11 +84,23 @@ def load_start(folder: Path) -> Start:
     """What `save_start` wrote.
 
     Raises:
-        ConfigError: there is none.
+        ConfigError: there is none, or it is damaged.
     """
     if not (folder / TOLD).exists():
         raise ConfigError(f"{str(folder)!r} holds no model to begin from: make one with `forgetless train ccm-start`")
-    told = json.loads((folder / TOLD).read_text("utf-8"))
+    try:
+        told = json.loads((folder / TOLD).read_text("utf-8"))
+        if missing := [key for key in NEEDED if key not in told]:
+            raise ValueError(f"{TOLD} has no {missing[0]}")
+        return _loaded(folder, told)
+    except (OSError, ValueError, TypeError, RuntimeError, SafetensorError) as error:
+        raise ConfigError(
+            f"the model in {str(folder)!r} is damaged ({' '.join(str(error).split())[:160]}): make one anew with "
+            "`forgetless train ccm-start`"
+        ) from error
+
+
+def _loaded(folder: Path, told: Mapping[str, Any]) -> Start:
     with quiet() as transformers:
         model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype="auto").eval()
         if (folder / WORDS).exists():

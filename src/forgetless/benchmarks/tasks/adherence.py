@@ -17,6 +17,7 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from cyclopts import Parameter
 
+from forgetless.benchmarks.adapters import adapters_of
 from forgetless.benchmarks.constraints import follows
 from forgetless.benchmarks.forms import FORMS, Form, Messages, Scene, Summarised, form
 from forgetless.benchmarks.metrics import estimate
@@ -88,6 +89,7 @@ def adherence(
     config = {
         "data": data.name,
         "model": asked.name,
+        **adapters_of(asked),
         "new_tokens": new_tokens,
         "budget": budget,
         "seed": seed,

@@ -19,6 +19,7 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
+from forgetless.benchmarks.adapters import adapters_of
 from forgetless.benchmarks.forms import LATENT_FORMS, Form, Messages, Scene, form
 from forgetless.benchmarks.metrics import estimate, mean
 from forgetless.benchmarks.peak import Peak, peak_mib
@@ -81,6 +82,7 @@ def latent(
     config = {
         "data": data.name,
         "model": model.name,
+        **adapters_of(model),
         "slots": model.slots,
         "seed": seed,
         "turns": turns,

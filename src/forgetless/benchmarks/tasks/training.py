@@ -20,7 +20,8 @@ from cyclopts import Parameter
 from forgetless.benchmarks.plots import draw
 from forgetless.benchmarks.results import open_run
 from forgetless.benchmarks.training_plots import arms_plot
-from forgetless.errors import ConfigError, MissingExtra
+from forgetless.errors import ConfigError
+from forgetless.models.local.backbone import use_threads
 
 __all__ = ["ARMS", "BENCHMARK", "training"]
 
@@ -63,19 +64,19 @@ def training(
         threads: that compute.
         json: print the summary to stdout.
     """
+    if not arms:
+        raise ConfigError(f"give at least one arm: {', '.join(ARMS)}")
     if unknown := [arm for arm in arms if arm not in ARMS]:
         raise ConfigError(f"there is no arm {unknown[0]!r}: it is one of {', '.join(ARMS)}")
-    try:
-        import torch
+    if seeds < 1:
+        raise ConfigError(f"seeds must be at least 1, not {seeds!r}")
+    use_threads(threads)
+    from forgetless.training.ccm import Settings
+    from forgetless.training.starts import load_start
 
-        from forgetless.training.starts import load_start
-    except ModuleNotFoundError as error:
-        raise MissingExtra("local", "torch and transformers") from error
-    if min(threads, seeds) < 1:
-        raise ConfigError(f"threads and seeds must be at least 1, not {threads!r} and {seeds!r}")
-    torch.set_num_threads(threads)
     begun = load_start(start)
     sizes = {"updates": updates, "groups": groups, "episodes": episodes, "rate": rate, "held_out": held_out}
+    Settings(**sizes)  # type: ignore[arg-type]  # refuses what can't be, before anything is written
     config = {"began_from": begun.told, "arms": list(arms), "seeds": seeds, **sizes}
     runs: list[dict[str, Any]] = []
     with open_run(out, BENCHMARK, **config) as run:
@@ -108,7 +109,7 @@ def _one(start: Path, out: Path, arm: str, seed: int, sizes: Mapping[str, Any]) 
         for key, value in evaluate(actor, begun.worlds, settings, temperature).items()
     }
     lines: list[dict[str, Any]] = [{"update": 0, **told, "seconds": 0.0}]
-    for line in train(actor, begun.worlds, settings, out):
+    for line in train(actor, begun.worlds, settings, out, begun.told):
         lines.append(line)
         held = f", held out {line['held_out_success']:.0%}" if "held_out_success" in line else ""
         print(f"{arm}, seed {seed}, update {line['update']}: {line['success']:.0%}{held}", file=sys.stderr, flush=True)

@@ -12,6 +12,7 @@ from typing import Any
 
 import peft
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
 from forgetless.errors import ConfigError
@@ -55,13 +56,14 @@ def load_adapters(backbone: Any, folder: Path) -> Network:
         told = json.loads((folder / CONFIG).read_text("utf-8"))
         network = Network(backbone, Shape.read(told["shape"]))
         states = {name: load_file(folder / name / WEIGHTS) for name in (COMPRESS, GENERATE)}
-        own = load_file(folder / TENSORS)
+        loaded = load_file(folder / TENSORS)
+        own = {name: loaded[name] for name in NAMES}
         if own["rows"].shape[1] != network.width:
             raise ConfigError(
                 f"{str(folder)!r} is for a model {own['rows'].shape[1]} wide, this one is {network.width}: name the "
                 f"backbone that it was trained on, {told.get('backbone')!r}"
             )
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
         if isinstance(error, ConfigError):
             raise
         raise ConfigError(

@@ -20,7 +20,7 @@ from typing import Any
 from forgetless.errors import ConfigError, MissingExtra
 from forgetless.models.embedded import NAME, embedded_file
 
-__all__ = ["Backbone", "cache_folder", "load_backbone", "quiet"]
+__all__ = ["Backbone", "cache_folder", "load_backbone", "quiet", "use_threads"]
 
 MADE = "made.json"
 """Written last: hashes of the file that a copy was made from, and of the copy's own files."""
@@ -64,6 +64,24 @@ def load_backbone(name: str | None = None) -> Backbone:
                 "a folder or the name of one on the hub"
             ) from error
     return Backbone(name or NAME, model.requires_grad_(False).eval(), tokenizer)
+
+
+def use_threads(threads: int) -> None:
+    """Have torch compute with so many threads.
+
+    Raises:
+        ConfigError: there can't be so few.
+        MissingExtra: torch, transformers or peft is not installed.
+    """
+    try:
+        import peft  # noqa: F401 - what they bring is loaded later
+        import torch
+        import transformers  # noqa: F401
+    except ModuleNotFoundError as error:
+        raise MissingExtra("local", "torch, transformers and peft") from error
+    if threads < 1:
+        raise ConfigError(f"threads must be at least 1, not {threads!r}")
+    torch.set_num_threads(threads)
 
 
 def cache_folder() -> Path:
