@@ -66,11 +66,11 @@ def test_every_turn_is_measured_on_held_out_dialogues_and_vectors_are_the_shorte
     data: Path, model: Reader, tmp_path: Path
 ) -> None:
     out = tmp_path / "out"
-    latent.latent(data=data, out=out, dialogues=3, turns=4)
+    latent.latent(data=data, out=out, dialogues=2, turns=4)
     records = [json.loads(line) for line in (out / "records.jsonl").read_text().splitlines()]
     held = {dialogue.group for dialogue in read_dialogues(data) if dialogue.held_out}
     assert {record["dialogue"] for record in records} <= held
-    assert len(records) == 6 * 3 * 3
+    assert len(records) == 6 * 2 * 3
     rows = {row["policy"]: row for row in json.loads((out / "summary.json").read_text())["rows"]}
     assert set(rows) == {"vanilla", "rea", "em", "rea, latent", "em, latent", "abandon"}
     for row in rows.values():

@@ -29,14 +29,14 @@ def pages(environment: Recall, seed: int) -> list[str]:
 
 
 def answered(environment: Recall, seed: int, known: dict[str, str]) -> tuple[float, list[str]]:
-    """What an agent earns that knows this much, and what it saw while it was asked."""
+    """What an agent earns that knows this much, and what it saw while it was asked; no code begins with J."""
     environment.start(seed)
     while "What is the code" not in (seen := environment.step("next").observation):
         pass
     earned, shown = 0.0, [seen]
     while True:
         (thing,) = ASKED.findall(shown[-1])
-        step = environment.step(f"answer {known.get(thing, 'Z9999')}")
+        step = environment.step(f"answer {known.get(thing, 'J9999')}")
         earned += step.reward
         shown.append(step.observation)
         if step.done:
