@@ -6,7 +6,6 @@ import json as json_
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, replace
-from math import inf
 from pathlib import Path
 from random import Random
 from time import perf_counter
@@ -21,6 +20,7 @@ from forgetless.environments.base import Environment
 from forgetless.errors import ConfigError
 from forgetless.models.local.backbone import use_threads
 from forgetless.registry import ENVIRONMENTS, load_environment, options_of
+from forgetless.training.ranges import above_0, at_least, seedable
 
 __all__ = ["ccm", "ccm_start"]
 
@@ -73,8 +73,12 @@ def ccm_start(
         seed: of weights, episodes and what is forgotten.
     """
     use_threads(threads)
-    sizes = {"rank": rank, "turns": turns, "reply": reply, "rows": rows}
-    _in_range({"steps": steps, "copies": copies, "seed": seed}, sizes, rate, forgets)
+    at_least(0, steps=steps, copies=copies)
+    seedable(seed)
+    at_least(1, rank=rank, turns=turns, reply=reply, rows=rows)
+    above_0(rate=rate)
+    if not 0 <= forgets <= 1:
+        raise ConfigError(f"forgets must be a share from 0 to 1, not {forgets!r}")
     from forgetless.training.checkpoints import folder_for
     from forgetless.training.demonstrations import mixed
     from forgetless.training.start import imitate
@@ -119,19 +123,6 @@ def _new(world: Environment, seed: int, follow: Callable[[Iterator[float]], None
     model = tiny(words, seed)
     follow(copying(model, words.size, steps=copies, chance=torch.Generator().manual_seed(seed)))
     return model, words
-
-
-def _in_range(from_0: Mapping[str, int], from_1: Mapping[str, int], rate: float, forgets: float) -> None:
-    for least, values in ((0, from_0), (1, from_1)):
-        for name, value in values.items():
-            if value < least:
-                raise ConfigError(f"{name} must be at least {least}, not {value!r}")
-    if from_0["seed"] >= 2**63:
-        raise ConfigError(f"seed must be below 2**63, not {from_0['seed']!r}")
-    if not 0 < rate < inf:
-        raise ConfigError(f"rate must be a number above 0, not {rate!r}")
-    if not 0 <= forgets <= 1:
-        raise ConfigError(f"forgets must be a share from 0 to 1, not {forgets!r}")
 
 
 def _loaded(backbone: str) -> tuple[Any, Any]:
@@ -211,8 +202,8 @@ def ccm(
         rows=rows,
         seed=seed,
     )
-    if rank is not None and rank < 1:
-        raise ConfigError(f"rank must be at least 1, not {rank!r}")
+    if rank is not None:
+        at_least(1, rank=rank)
     if start is None:
         start = out / "start"
         if not any(start.glob("start.json")):

@@ -23,6 +23,7 @@ from forgetless.errors import ConfigError
 from forgetless.training.actor import Actor
 from forgetless.training.checkpoints import fingerprint, folder_for, keep, resume
 from forgetless.training.grpo import Batch, Terms, advantages, objective
+from forgetless.training.ranges import above_0, at_least, seedable
 from forgetless.training.rollouts import Played, Turn, play, shaped
 
 __all__ = ["Settings", "Worlds", "evaluate", "train"]
@@ -31,12 +32,6 @@ Worlds = Callable[[], Environment]
 
 TRAINING_SEEDS = 10_000
 """Episodes from here on are trained on; those before are held out."""
-
-NAMED = {"evaluate": "every"}
-"""Settings that the command line calls otherwise."""
-
-SEEDS = 2**63
-"""From here on torch takes none."""
 
 NORM = 1.0
 """Most of a gradient's length."""
@@ -86,17 +81,11 @@ class Settings:
         Raises:
             ConfigError: a value is out of its range.
         """
-        for name in ("updates", "groups", "episodes", "turns", "reply", "held_out", "keep", "rows"):
-            if (value := getattr(self, name)) < 1:
-                raise ConfigError(f"{name} must be at least 1, not {value!r}")
-        for name, least in (("evaluate", 0), ("seed", 0)):
-            if (value := getattr(self, name)) < least:
-                raise ConfigError(f"{NAMED.get(name, name)} must be at least {least}, not {value!r}")
-        if self.seed >= SEEDS:
-            raise ConfigError(f"seed must be below 2**63, not {self.seed!r}")
-        for name in ("temperature", "rate"):
-            if not (isfinite(value := getattr(self, name)) and value > 0):
-                raise ConfigError(f"{name} must be a number above 0, not {value!r}")
+        sizes = ("updates", "groups", "episodes", "turns", "reply", "held_out", "keep", "rows")
+        at_least(1, **{name: getattr(self, name) for name in sizes})
+        at_least(0, every=self.evaluate)  # as the command line calls it
+        seedable(self.seed)
+        above_0(temperature=self.temperature, rate=self.rate)
         weights = {name: getattr(self.terms, name) for name in ("kl", "distill", "grpo")}
         for name, value in {**weights, "exact": self.exact, "partial": self.partial}.items():
             if not (isfinite(value) and value >= 0):
