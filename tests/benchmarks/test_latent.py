@@ -46,6 +46,7 @@ def model(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFact
     found = Reader()
     found.folder = tmp_path_factory.mktemp("adapters")  # type: ignore[attr-defined]
     (found.folder / "thresholds.json").write_text('{"near": {"latent": [0.2, 0.6]}}')  # type: ignore[attr-defined]
+    monkeypatch.setattr(latent, "_trim", lambda: None)  # what memory is taken, is not what these tests ask
     monkeypatch.setattr(latent, "load_latent", lambda _: found)
     monkeypatch.setattr(adherence, "load_model", lambda *_, **__: found)
     monkeypatch.setattr(memories, "load_memories", lambda _: memories.memories_of(found))
