@@ -57,6 +57,9 @@ def resume_run(out: Path, benchmark: str, **config: Any) -> Iterator[Run]:
     """Open `out` for one run, which goes on from the records of one with the same benchmark, version and config.
 
     Arguments are those of `open_run`.
+
+    Raises:
+        ConfigError: the records are damaged; they stay as they are.
     """
     about = _about(benchmark, config)
     with _opened(out, about, _before(out, about)) as run:
@@ -90,7 +93,11 @@ def _opened(out: Path, about: Mapping[str, Any], before: Sequence[Mapping[str, A
 
 
 def _before(out: Path, config: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The records of a run like this one; a last line that was cut off is none."""
+    """The records of a run like this one; a last line that was cut off is none.
+
+    Raises:
+        ConfigError: a line before the last is no record. Nothing of the folder has been changed then.
+    """
     try:
         then = json.loads((out / "config.json").read_text(encoding="utf-8"))
         lines = (out / "records.jsonl").read_text(encoding="utf-8").split("\n")
@@ -98,7 +105,15 @@ def _before(out: Path, config: Mapping[str, Any]) -> list[dict[str, Any]]:
         return []
     if {**then, "started": ""} != {**config, "started": ""}:
         return []
-    return [json.loads(line) for line in lines[:-1]]
+    found = []
+    for number, line in enumerate(lines[:-1], 1):
+        try:
+            found.append(dict(json.loads(line)))
+        except (ValueError, TypeError):
+            raise ConfigError(
+                f"line {number} of {str(out / 'records.jsonl')!r} is damaged: mend it, or take another folder"
+            ) from None
+    return found
 
 
 def _write(path: Path, value: Mapping[str, Any]) -> None:
