@@ -68,3 +68,14 @@ def test_no_folder_or_no_dialogue_is_an_error(tmp_path: Path) -> None:
         read_dialogues(tmp_path / "none")
     with pytest.raises(ConfigError, match="no dialogues"):
         read_dialogues(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "odd",
+    ["5", '{"data": null}', '{"messages": ["hi"]}', '{"conv": [{"user": "a"}]}', '{"haystack_sessions": null}', "{"],
+)
+def test_a_file_that_only_looks_like_one_is_passed(tmp_path: Path, odd: str) -> None:
+    (tmp_path / "odd.json").write_text(odd)
+    said = [{"role": ("user", "assistant")[at % 2], "content": f"turn {at}"} for at in range(4)]
+    (tmp_path / "talk.json").write_text(json.dumps({"messages": said}))
+    assert [len(one.turns) for one in read_dialogues(tmp_path)] == [2]

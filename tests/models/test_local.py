@@ -19,6 +19,7 @@ peft = pytest.importorskip("peft", reason="needs peft")
 
 from forgetless.errors import ConfigError, ModelError, RequestError  # noqa: E402
 from forgetless.models.embeds import part  # noqa: E402
+from forgetless.models.load import load_latent  # noqa: E402
 from forgetless.models.local import load_local  # noqa: E402
 from forgetless.models.local.adapters import load_adapters, save_adapters  # noqa: E402
 from forgetless.models.local.chat import MEMORY, numbers, render  # noqa: E402
@@ -149,6 +150,9 @@ def test_what_it_cannot_do_is_refused_by_name() -> None:
     with pytest.raises(ModelError, match="tools") as caught:
         model({"messages": ASKED, "tools": [{}]})
     assert caught.value.status == 400
+    for odd in ({"max_tokens": "5"}, {"temperature": "x"}, {"seed": [1]}, {"messages": "hi"}, {"messages": ["hi"]}):
+        with pytest.raises(ModelError, match=next(iter(odd))):
+            model({"messages": ASKED, **odd})
     with pytest.raises(ModelError, match="window is 128"):
         model({"messages": [{"role": "user", "content": text(*[5] * 200)}]})
     with pytest.raises(ModelError, match="prompt_embeds"):
@@ -265,3 +269,49 @@ def test_the_dense_copy_is_made_once_and_again_when_it_is_not_whole(made: Made) 
     load_backbone()
     assert made.times == 4
     assert len(list(cache_folder().iterdir())) == 2  # nothing half made is left
+
+
+def test_a_backbone_that_scales_its_logits_is_refused() -> None:
+    from transformers import GraniteConfig, GraniteForCausalLM
+
+    sizes = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 1, "num_attention_heads": 4}
+    model = GraniteForCausalLM(GraniteConfig(vocab_size=66, num_key_value_heads=4, logits_scaling=8.0, **sizes))
+    with pytest.raises(ConfigError, match="'granite' scales or caps its logits"):
+        Network(model, Shape(most=12, compress=LORA, generate=LORA))
+
+
+def test_the_backbone_teaches_without_its_own_dropout() -> None:
+    made = Network(backbone(attention_dropout=0.5), Shape(most=12, compress=LORA, generate=LORA)).train()
+    with torch.no_grad():
+        first, second = (made.compress([(6, 7, 8, 9)]) for _ in range(2))
+    assert torch.equal(first, second)
+
+
+def test_adapters_of_another_depth_or_rank_are_refused(kept: Path, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"compress in .* does not fit"):
+        load_adapters(backbone(layers=3), kept)
+    changed = tmp_path / "changed"
+    shutil.copytree(kept, changed)
+    told = json.loads((changed / "config.json").read_text())
+    told["shape"]["slots"] += 1
+    (changed / "config.json").write_text(json.dumps(told))
+    with pytest.raises(ConfigError, match=r"memory.safetensors in .* does not fit"):
+        load_adapters(backbone(), changed)
+
+
+def test_adapters_name_their_backbone(tmp_path: Path) -> None:
+    backbone().save_pretrained(tmp_path / "model")
+    tokenizer().save_pretrained(tmp_path / "model")
+    save_adapters(network(), tmp_path / "adapters", {"backbone": str(tmp_path / "model")})
+    assert load_latent(str(tmp_path / "adapters")).width == 32
+
+
+def test_half_a_pair_is_in_no_vocabulary_and_breaks_nothing() -> None:
+    assert numbers(tokenizer(), "w1 \ud83d w2")[::2] == numbers(tokenizer(), "w1 w2")
+
+
+def test_a_tokenizer_without_a_chat_template_is_refused() -> None:
+    bare = tokenizer()
+    bare.chat_template = None
+    with pytest.raises(RequestError, match="chat template"):
+        render(bare, ASKED, answer=True)

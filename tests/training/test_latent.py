@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from random import Random
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 torch = pytest.importorskip("torch", reason="needs torch")
 pytest.importorskip("transformers", reason="needs transformers")
@@ -18,11 +24,11 @@ pytest.importorskip("peft", reason="needs peft")
 from forgetless.datasets.dialogues import Dialogue, Exchange  # noqa: E402
 from forgetless.errors import ConfigError  # noqa: E402
 from forgetless.models.local.chat import MEMORY, numbers  # noqa: E402
-from forgetless.models.local.network import IGNORED, Lora, Network, Sample, Shape  # noqa: E402
+from forgetless.models.local.network import IGNORED, Lora, Network, Sample, Shape, shares  # noqa: E402
 from forgetless.training.latent import Settings, train  # noqa: E402
 from forgetless.training.latent_answers import Answers, ask  # noqa: E402
 from forgetless.training.latent_measure import FORMS, measure, summary  # noqa: E402
-from forgetless.training.latent_samples import Texts, exchange  # noqa: E402
+from forgetless.training.latent_samples import Texts, clipped, exchange  # noqa: E402
 from tiny_latent import backbone, tokenizer  # noqa: E402
 
 pytestmark = pytest.mark.torch
@@ -78,7 +84,7 @@ def test_one_step_reaches_both_adapters_and_the_memory(start: str) -> None:
     assert all(value > 0 for kind in ("compress", "generate") for value in grown(made, f"lora_B.{kind}"))
     assert min(grown(made, "rows")) > 0
     if start == "pooled":
-        assert min(float(value.grad.abs().max()) for value in (made.project, made.weigh)) > 0
+        assert min(float(value.grad.abs().max()) for value in (made.project, made.count, made.weigh)) > 0
     frozen = [value for name, value in made.model.named_parameters() if ".lora_" not in name]
     assert all(value.grad is None for value in frozen)
 
@@ -104,15 +110,53 @@ def test_a_loss_is_of_the_labels_alone_whatever_stands_beside_it() -> None:
     assert torch.allclose(alone, beside, atol=1e-5)
 
 
+def test_a_sample_in_clear_teaches_what_the_backbone_guesses_too() -> None:
+    made = network().eval()
+    with torch.no_grad():
+        for name, value in made.named_parameters():
+            if "lora_B" in name:
+                value.add_(0.05)
+    text, labels = (6, 7, 8), (9, IGNORED, 12)
+    one = Sample((text,), (11, MEMORY, 9, 10, 12), labels, (11, *text, 9, 10, 12))
+    with torch.no_grad():
+        inputs = made.inputs(one.tokens, list(made.compress([text])))
+        made.use("generate")
+        guessed = torch.log_softmax(made.model(inputs_embeds=inputs[None]).logits[0, [-4, -2]], -1)
+        with made.model.disable_adapter():
+            taught = torch.softmax(made.model(torch.tensor([one.clear])).logits[0, [-4, -2]], -1)
+        wanted = -(guessed[[0, 1], [9, 12]] + (taught * guessed).sum(-1)).mean() / 2
+        assert abs(float(made([one])) - float(wanted)) < 1e-5
+        assert abs(float(made([replace(one, clear=())])) + float(guessed[[0, 1], [9, 12]].mean())) < 1e-5
+
+
+@given(st.lists(st.floats(1e-6, 1.0), min_size=1, max_size=40), st.integers(1, 9))
+def test_shares_are_of_equal_weight_and_in_order(weights: list[float], slots: int) -> None:
+    given_ = torch.tensor(weights, dtype=torch.float64)
+    given_ = given_ / given_.sum()
+    found = shares(given_, slots)
+    assert found.shape == (slots, len(weights))
+    assert torch.allclose(found.sum(1), torch.ones(slots, dtype=torch.float64))
+    assert torch.allclose(found.sum(0), given_ * slots)
+    places = found @ torch.arange(len(weights), dtype=torch.float64)
+    assert all(before <= after + 1e-9 for before, after in pairwise(places.tolist()))
+
+
 def test_samples_hold_what_they_say() -> None:
     read, texts = tokenizer(), Texts.of(tokenizer(), talks())
     for seed in range(30):
         again, on = texts.draw(Random(seed), 8)
         assert again.texts == on.texts
         assert 0 < len(again.texts[0]) <= 8
-        assert again.labels == again.texts[0] == again.tokens[-len(again.labels) :]
-        assert on.tokens.count(MEMORY) == 1
+        assert tuple(label for label in again.labels if label != IGNORED) == again.texts[0]
+        assert not again.clear
+        for one in (again, on):
+            assert one.tokens.count(MEMORY) == 1
+            ends = one.tokens[-len(one.labels) :]
+            assert all(label in (IGNORED, token) for label, token in zip(one.labels, ends, strict=True))
         assert any(label != IGNORED for label in on.labels)
+        if on.clear:  # the same but for the text in the place of its memory
+            at = on.tokens.index(MEMORY)
+            assert on.clear == (*on.tokens[:at], *on.texts[0], *on.tokens[at + 1 :])
     found = Exchange("w1", "w2 w3", "w4 w5", "w6")
     sample = exchange(read, found, tuple(numbers(read, "w2 w3")))
     said = [label for label in sample.labels if label != IGNORED]
@@ -213,3 +257,87 @@ def test_facts_pass_through_the_memory(tmp_path: Path) -> None:
     right, another = list(answered(made, range(100))), list(answered(made, range(100), shift=1_000))
     assert sum(right) / len(right) >= 0.95
     assert sum(another) / len(another) <= 0.25  # chance is one in 16
+
+
+ALTERNATES = (
+    "{% for m in messages %}{% if (m['role'] == 'user') != (loop.index0 % 2 == 0) %}"
+    "{{ raise_exception('Conversation roles must alternate') }}{% endif %}"
+    "{{ '<s>' + m['role'] + ' ' + m['content'] + '</s>' }}{% endfor %}"
+)
+
+
+def test_where_turns_must_alternate_a_message_left_out_is_an_empty_one() -> None:
+    read = tokenizer()
+    read.chat_template = ALTERNATES
+    records = list(measure(network(), read, talks(), 30, most=4, whole=True))
+    assert len(records) == 4
+    assert all(record["omitted"] == record["none"] != record["right"] for record in records)
+
+
+def test_what_is_cut_holds_whole_characters() -> None:
+    class Bytes:
+        def decode(self, tokens: Sequence[int]) -> str:
+            return bytes(tokens).decode("utf-8", "replace")
+
+    said = tuple("été".encode())
+    assert clipped(Bytes(), said) == said
+    assert clipped(Bytes(), said[:-1]) == said[:-2]
+    assert clipped(Bytes(), said[1:-1]) == said[2:-2]
+
+
+def test_an_answer_ends_with_any_token_that_ends_one(tmp_path: Path) -> None:
+    made = network()
+    (_, _, whole), *_ = ask(made, tokenizer(), talks(), many=1, span=8, out=tmp_path / "a")
+    made.model.generation_config.eos_token_id = [2, whole[3]]
+    (_, _, cut), *_ = ask(made, tokenizer(), talks(), many=1, span=8, out=tmp_path / "b")
+    assert cut == whole[: whole.index(whole[3]) + 1]
+
+
+def test_pieces_of_short_replies_have_something_after_them() -> None:
+    texts = Texts.of(tokenizer(), talks())
+    for seed in range(60):
+        assert all(any(label != IGNORED for label in one.labels) for one in texts.draw(Random(seed), 40))
+
+
+TOGETHER = """
+import sys
+from pathlib import Path
+import torch
+from accelerate import Accelerator
+import test_latent as here
+from forgetless.models.local.chat import MEMORY
+from forgetless.models.local.network import Sample
+accelerator = Accelerator(cpu=True)
+same = accelerator.process_index == 0
+def draw(chance, span):
+    text = (6, 7, 8) if same else tuple(chance.randrange(6, 60) for _ in range(5))
+    return [Sample((text,), (MEMORY, 9, 10), (9, 10))]
+settings = here.replace(here.SMALL, spans=((2, (8,)),), answers=0, draws=4)
+for start in ("plain", "pooled"):
+    out = Path(sys.argv[1]) / start
+    assert len(list(here.train(here.network(start), (draw, draw), settings, out, accelerator=accelerator))) == 2
+"""
+
+
+def test_two_processes_learn_together_whatever_they_draw(tmp_path: Path) -> None:
+    pytest.importorskip("accelerate", reason="needs accelerate")
+    (tmp_path / "run.py").write_text(TOGETHER)
+    here = Path(__file__).parent
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
+    env = {**os.environ, "PYTHONPATH": f"{here}{os.pathsep}{here.parent}", "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(
+        [*command, tmp_path / "run.py", tmp_path], env=env, capture_output=True, timeout=120, check=False
+    )
+    assert done.returncode == 0, done.stderr.decode()[-2_000:]
+    assert {len((tmp_path / start / "metrics.jsonl").read_text().splitlines()) for start in ("plain", "pooled")} == {2}
+
+
+def test_draws_that_processes_cannot_share_are_refused(tmp_path: Path) -> None:
+    class Three:
+        is_main_process, process_index, num_processes = True, 0, 3
+
+        def prepare(self, *things: Any) -> Any:
+            return things
+
+    with pytest.raises(ConfigError, match="3 processes can't share the 2 draws"):
+        next(train(network(), (lambda *_: [], lambda *_: []), SMALL, tmp_path, accelerator=Three()))

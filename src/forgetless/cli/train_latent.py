@@ -32,7 +32,7 @@ def rea_latent(
     data: Path,
     out: Path = Path("results/latent"),
     backbone: str | None = None,
-    start: Literal["pooled", "plain"] = "pooled",
+    start: Literal["pooled", "plain"] | None = None,
     paper: bool = False,
     steps: int | None = None,
     measured: int = 40,
@@ -51,7 +51,8 @@ def rea_latent(
         data: folder with dialogues: MT-Eval, LongMemEval, or JSON lines with chat `messages`.
         out: the results folder: config.json, metrics.jsonl, summary.json, records.jsonl, plot, adapters.
         backbone: a folder or a name on the hub; by default the embedded SmolLM2.
-        start: of a vector: the paper's, or the one that learns in an hour on a CPU.
+        start: of a vector: plain, the paper's, or pooled, which learns in an hour on a CPU and is the default without
+            --paper.
         paper: REA's own settings, for a model of some billions of weights and a GPU.
         steps: of both stages, in the proportions of the settings.
         measured: exchanges of each measurement.
@@ -99,20 +100,22 @@ def rea_latent(
 
 
 def _beside(folder: Path | None) -> dict[str, Any]:
-    """The rows and steps of another run, by its start."""
+    """The settings, rows and steps of another run."""
     if folder is None:
         return {}
     try:
         told = json_.loads((folder / "summary.json").read_text("utf-8"))
-        return {told["settings"]["shape"]["start"]: {"rows": told["rows"], "steps": told["steps"]}}
-    except (OSError, ValueError, KeyError) as error:
+        return {key: told[key] for key in ("settings", "rows", "steps")}
+    except (OSError, ValueError, KeyError, TypeError) as error:
         raise ConfigError(f"{str(folder)!r} holds no finished run of `forgetless train rea-latent`") from error
 
 
 def _settings(paper: bool, start: Any, steps: int | None, seed: int) -> Any:
     from forgetless.training.latent import PAPER, SMALL, Settings
 
-    found = replace(PAPER, seed=seed) if paper else Settings(shape=replace(SMALL, start=start), seed=seed)
+    found = PAPER if paper else Settings(shape=SMALL)
+    shape = found.shape if start is None else replace(found.shape, start=start)
+    found = replace(found, shape=shape, seed=seed)
     if steps is None:
         return found
     if steps < 1:

@@ -88,8 +88,7 @@ def read_dialogues(folder: Path) -> list[Dialogue]:
         raise ConfigError(f"there is no folder {str(folder)!r}")
     found: dict[tuple[tuple[str, str], ...], Dialogue] = {}
     for file in sorted(file for file in folder.rglob("*") if file.suffix in (".json", ".jsonl")):
-        for messages in (one for record in _records(file) for one in _dialogues(record)):
-            turns = _turns(messages)
+        for turns in (turns for record in _records(file) for turns in _read(record)):
             if len(turns) > 1:
                 found.setdefault(turns, Dialogue(file.parent.name, _group(turns[0][0]), turns))
     if not found:
@@ -106,7 +105,15 @@ def _records(file: Path) -> Iterator[Mapping[str, Any]]:
         return  # not JSON after all
     for value in values:
         found = value.get("data", [value]) if isinstance(value, Mapping) else value
-        yield from (record for record in found if isinstance(record, Mapping))
+        yield from (record for record in found if isinstance(record, Mapping)) if isinstance(found, list) else ()
+
+
+def _read(record: Mapping[str, Any]) -> list[tuple[tuple[str, str], ...]]:
+    """The turns of each dialogue of a record; none of one that only looks like a known layout."""
+    try:
+        return [_turns(messages) for messages in _dialogues(record)]
+    except (AttributeError, KeyError, TypeError):
+        return []
 
 
 def _dialogues(record: Mapping[str, Any]) -> Iterator[Iterable[Mapping[str, Any]]]:

@@ -14,7 +14,7 @@ import torch
 
 from forgetless.errors import ConfigError
 
-__all__ = ["fingerprint", "folder_for", "keep", "resume"]
+__all__ = ["fingerprint", "folder_for", "keep", "replace_text", "resume"]
 
 CONFIG = "config.json"
 METRICS = "metrics.jsonl"
@@ -74,11 +74,12 @@ def resume(
     if not (_read(out / CONFIG) == now and kept.exists()):
         if writes:
             kept.unlink(missing_ok=True)
-            _replace(out / METRICS, "")
-            _replace(out / CONFIG, json.dumps(now, indent=2) + "\n")
+            (out / "summary.json").unlink(missing_ok=True)  # of the run before: this one is not finished
+            replace_text(out / METRICS, "")
+            replace_text(out / CONFIG, json.dumps(now, indent=2) + "\n")
         return None
     try:
-        state = torch.load(kept, weights_only=True)
+        state = torch.load(kept, weights_only=True, map_location="cpu")
         text = (out / METRICS).read_text("utf-8").split("\n")[:-1]
         lines = [json.loads(line) for line in text[: state["steps"]]]
         if len(lines) < state["steps"]:
@@ -89,7 +90,7 @@ def resume(
             f"{CHECKPOINT} to begin anew, or name another folder as out"
         ) from error
     if writes:
-        _replace(out / METRICS, "".join(json.dumps(line) + "\n" for line in lines))
+        replace_text(out / METRICS, "".join(json.dumps(line) + "\n" for line in lines))
     return state, lines
 
 
@@ -111,7 +112,7 @@ def _read(file: Path) -> Any:
         return None
 
 
-def _replace(file: Path, text: str) -> None:
+def replace_text(file: Path, text: str) -> None:
     """Write a file whole or not at all."""
     new = file.with_suffix(".new")
     new.write_text(text, "utf-8")

@@ -21,6 +21,7 @@ from typing import Any
 
 import torch
 
+from forgetless.errors import ConfigError
 from forgetless.models.local.network import Lora, Network, Sample, Shape
 from forgetless.training.checkpoints import fingerprint, folder_for, keep, resume
 
@@ -54,8 +55,8 @@ class Settings:
     """
 
     shape: Shape = field(default_factory=Shape)
-    spans: tuple[tuple[int, tuple[int, ...]], ...] = ((40, (32,)), (200, (64,)), (40, (64, 128, 64, 256)))
-    answers: int = 40
+    spans: tuple[tuple[int, tuple[int, ...]], ...] = ((30, (32,)), (300, (64,)), (100, (64, 128, 64, 256)))
+    answers: int = 90
     span: int = 64
     draws: int = 4
     parts: int = 2
@@ -76,15 +77,6 @@ class Settings:
                 return lengths
             step -= steps
         return ()
-
-    def sharpness_at(self, step: int) -> float:
-        """The sharpness of pooled means in a step: 1 in the first half, then falling to the shape's by stage 2.
-
-        So one token of a share can be read from the first step on, and more of them when that has been learnt.
-        """
-        half, end = self.steps // 2, self.steps - self.answers
-        fallen = min(1.0, max(0.0, (step - half) / max(1, end - half)))
-        return 1.0 + (self.shape.sharpness - 1.0) * fallen
 
     def rate_at(self, step: int) -> float:
         """The rate of learning in a step."""
@@ -133,7 +125,8 @@ def train(
         learns_from: tells the data from others.
 
     Raises:
-        ConfigError: the folder can't be written to, or the run in it is damaged.
+        ConfigError: the folder can't be written to, or the run in it is damaged; or the processes can't share the
+            draws of a step evenly.
     """
     run = _Run(network, sources, settings, folder_for(out), accelerator)
     begun = run.resume(learns_from)
@@ -148,7 +141,6 @@ def train(
                 if step + 1 == settings.steps or (step + 1) % settings.keep == 0:
                     run.keep(step + 1)
             yield figures
-    network.sharpness = settings.shape.sharpness
 
 
 class _Run:
@@ -170,17 +162,22 @@ class _Run:
         if accelerator is not None:
             self.called, self.optimizer = accelerator.prepare(network, self.optimizer)
             self.first, self.share = accelerator.is_main_process, (accelerator.process_index, accelerator.num_processes)
+            if settings.draws % accelerator.num_processes:
+                raise ConfigError(
+                    f"{accelerator.num_processes} processes can't share the {settings.draws} draws of a step evenly: "
+                    f"launch a number of them that divides {settings.draws}"
+                )
 
     def step(self, step: int) -> dict[str, float]:
         """Draw samples and take one step."""
         settings = self.settings
         for group in self.optimizer.param_groups:
             group["lr"] = settings.rate_at(step)
-        self.network.sharpness = settings.sharpness_at(step)
         number, processes = self.share
         torch.manual_seed(settings.seed * 1_000_003 + step * processes + number)  # dropout
-        samples = self._drawn(step)
-        parts = _parts(samples, settings.parts)
+        draws = self._drawn(step)
+        samples = [sample for draw in draws for sample in draw]
+        parts = _parts(draws, settings.parts)
         self.optimizer.zero_grad()
         losses = []
         for part in parts:
@@ -194,17 +191,17 @@ class _Run:
             told = self.accelerator.reduce(told, "mean")
         return {"loss": round(float(told), 4), "norm": round(float(norm), 3), "rate": settings.rate_at(step)}
 
-    def _drawn(self, step: int) -> list[Sample]:
-        """This process's share of a step's samples."""
+    def _drawn(self, step: int) -> list[Sequence[Sample]]:
+        """This process's share of a step's draws."""
         settings, (number, processes) = self.settings, self.share
         lengths = settings.lengths(step)
-        found: list[Sample] = []
+        found = []
         for draw in range(number, settings.draws, processes):
             chance = Random(f"{settings.seed} {step} {draw}")
             if lengths:
-                found += self.texts(chance, lengths[draw % len(lengths)])
+                found.append(self.texts(chance, lengths[draw % len(lengths)]))
             else:
-                found += self.answers(chance, settings.span)
+                found.append(self.answers(chance, settings.span))
         return found
 
     def resume(self, learns_from: str) -> list[dict[str, Any]]:
@@ -226,11 +223,11 @@ class _Run:
         keep(self.out, {"learnt": learnt, "optimizer": self.optimizer.state_dict(), "steps": steps})
 
 
-def _parts(samples: Sequence[Sample], many: int) -> list[Sequence[Sample]]:
-    """Samples in parts of like length; those on one text stay together, so that it is compressed once."""
-    together: dict[tuple[tuple[int, ...], ...], list[Sample]] = {}
-    for sample in samples:
-        together.setdefault(sample.texts, []).append(sample)
-    found = sorted(together.values(), key=lambda group: sum(len(sample.tokens) for sample in group))
+def _parts(draws: Sequence[Sequence[Sample]], many: int) -> list[Sequence[Sample]]:
+    """Samples in parts of like length; those of a draw stay together, so that their text is compressed once.
+
+    As many draws make as many parts, whatever is in them: processes that learn together wait for one another in each.
+    """
+    found = sorted(draws, key=lambda draw: sum(len(sample.tokens) for sample in draw))
     size = -(-len(found) // many)
-    return [[sample for group in found[at : at + size] for sample in group] for at in range(0, len(found), size)]
+    return [[sample for draw in found[at : at + size] for sample in draw] for at in range(0, len(found), size)]

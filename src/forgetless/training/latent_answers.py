@@ -18,7 +18,7 @@ import torch
 from forgetless.datasets.dialogues import Dialogue
 from forgetless.models.local.chat import render
 from forgetless.models.local.network import Network, Sample
-from forgetless.training.checkpoints import fingerprint, folder_for
+from forgetless.training.checkpoints import fingerprint, folder_for, replace_text
 from forgetless.training.latent_samples import TARGET, answered, history
 
 __all__ = ["Answers", "ask", "told_apart"]
@@ -77,7 +77,7 @@ def ask(
             answers = _answers(network, tokenizer, prompts)
             held = [[*place, answer] for place, answer in zip(part, answers, strict=True)]
             known[begin:] = held
-            file.write_text("".join(json.dumps(one) + "\n" for one in (of, *known)), "utf-8")
+            replace_text(file, "".join(json.dumps(one) + "\n" for one in (of, *known)))
         yield from ((at, turn, tuple(answer)) for at, turn, answer in held)
 
 
@@ -100,15 +100,17 @@ def _known(file: Path, of: dict[str, Any]) -> list[Any]:
 
 def _answers(network: Network, tokenizer: Any, prompts: Sequence[Sequence[dict[str, Any]]]) -> list[list[int]]:
     """The tokens of answers, each with the one that ends it if it comes in time."""
-    end = tokenizer.eos_token_id
+    ends = network.ends(tokenizer)
+    filler = min(ends)
     rows = [render(tokenizer, prompt, answer=True) for prompt in prompts]
     width = max(map(len, rows))
     device = network.rows.device
-    tokens = torch.tensor([[end] * (width - len(row)) + row for row in rows], device=device)
+    tokens = torch.tensor([[filler] * (width - len(row)) + row for row in rows], device=device)
     mask = torch.tensor([[0] * (width - len(row)) + [1] * len(row) for row in rows], device=device)
     network.use(None)
     with torch.no_grad():
         model = network.model.get_base_model()
         found = model.generate(input_ids=tokens, attention_mask=mask, max_new_tokens=TARGET, do_sample=False)
     said = [row[width:].tolist() for row in found]
-    return [row[: row.index(end) + 1] if end in row else row for row in said]
+    stops = [next((at + 1 for at, token in enumerate(row) if token in ends), len(row)) for row in said]
+    return [row[:stop] for row, stop in zip(said, stops, strict=True)]

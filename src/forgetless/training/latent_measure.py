@@ -2,7 +2,8 @@
 
 Forms of a reply, with the same adapters throughout: its text (`full`), its memory (`right`), the memory of another
 dialogue's reply (`other`), the place left empty (`none`), and the reply's whole message left out (`omitted`). What
-`right` is better by than `other` can only come from this reply.
+`right` is better by than `other` can only come from this reply. Where a chat template wants turns to alternate there is
+no history without the message, and `omitted` is the same as `none`.
 """
 
 from __future__ import annotations
@@ -15,10 +16,10 @@ import numpy as np
 import torch
 
 from forgetless.datasets.dialogues import Dialogue, Exchange
-from forgetless.errors import ConfigError
+from forgetless.errors import ConfigError, RequestError
 from forgetless.models.local.chat import MEMORY, numbers
 from forgetless.models.local.network import Network, Sample
-from forgetless.training.latent_samples import exchange
+from forgetless.training.latent_samples import clipped, exchange
 
 __all__ = ["FORMS", "measure", "summary"]
 
@@ -111,7 +112,7 @@ def _exchanges(
         for one in dialogue.exchanges():
             reply = tuple(numbers(tokenizer, one.reply))
             if (network.shape.slots < len(reply) <= span) if whole else len(reply) > span:
-                found.append((dialogue.group, one, reply[:span]))
+                found.append((dialogue.group, one, clipped(tokenizer, reply[:span])))
     return found
 
 
@@ -122,7 +123,13 @@ def _memories(network: Network, part: Sequence[tuple[str, Exchange, tuple[int, .
 def _sample(tokenizer: Any, form: str, found: Exchange, reply: tuple[int, ...]) -> Sample:
     if form in ("right", "other"):
         return exchange(tokenizer, found, reply)
-    return exchange(tokenizer, found, reply, content={"full": tokenizer.decode(reply), "none": ""}.get(form))
+    content = {"full": tokenizer.decode(reply), "none": ""}.get(form)
+    try:
+        return exchange(tokenizer, found, reply, content=content)
+    except RequestError:  # templates that want turns to alternate take no history without the reply's message
+        if content is not None:
+            raise
+        return exchange(tokenizer, found, reply, content="")
 
 
 def _another(found: Sequence[Any], number: int) -> int:

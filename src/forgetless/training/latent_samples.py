@@ -1,15 +1,16 @@
 """What the latent memory learns from: texts to repeat, texts and dialogues to go on with, answers of the model itself.
 
-Stage 1 has two objectives (notes A3): a text is compressed and repeated from its memory; or a text stands as clear,
-compressed and target pieces, of which the target is learnt. Dialogues give the second kind too: the user's turn is
-clear, the reply compressed, the next turn and its reply the target. Stage 2 has dialogues whose past replies are all
-compressed, and the answers that the uncompressed model gave to the whole text.
+Stage 1 has two objectives (notes A3), both as chats, since chats are where memories are read later: a reply is
+compressed, and said again when the user asks for it; or it is gone on from, in clear, compressed and target pieces. For
+the second, the user's turn is clear, the reply compressed, the next turn and its reply the target; or the beginning of
+a reply is clear, a piece of it compressed, what comes after it the target. Stage 2 has dialogues whose past replies are
+all compressed, and the answers that the uncompressed model gave to the whole text.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 from typing import Any
 
@@ -18,12 +19,14 @@ from forgetless.models.embeds import TYPE
 from forgetless.models.local.chat import MEMORY, numbers, pieces, render
 from forgetless.models.local.network import IGNORED, Sample
 
-__all__ = ["TARGET", "Texts", "answered", "exchange", "history", "repeated"]
+__all__ = ["TARGET", "Texts", "answered", "clipped", "exchange", "history"]
 
 SLOT: Mapping[str, Any] = {"type": TYPE}
 """The place of a memory in a message."""
 
-AGAIN = "\n\nThe same again:\n\n"
+AGAIN = ("Say that again, word for word.", "Repeat your last reply.", "What did you just say?", "Copy your answer.")
+ON = "Go on."
+
 CLEAR = 32
 """Most tokens of a user's turn before a reply, and of a clear piece."""
 
@@ -33,7 +36,7 @@ TARGET = 64
 LEARNT = 48
 """Most tokens of a turn that is learnt in stage 1."""
 
-DIALOGUES = 0.75
+DIALOGUES = 0.6
 """Share of stage 1 that is of dialogues; the rest is of pieces of long replies."""
 
 WHOLE = 0.7
@@ -49,31 +52,31 @@ class Texts:
 
     Attributes:
         tokenizer: of the model.
-        replies: tokens of each reply.
         exchanges: with their replies' tokens.
     """
 
     tokenizer: Any
-    replies: tuple[tuple[int, ...], ...]
     exchanges: tuple[tuple[Exchange, tuple[int, ...]], ...]
 
     @classmethod
     def of(cls, tokenizer: Any, dialogues: Sequence[Dialogue]) -> Texts:
         """The texts of dialogues."""
-        known: dict[str, tuple[int, ...]] = {}
-        for text in (reply for dialogue in dialogues for _, reply in dialogue.turns):
-            if text not in known:
-                known[text] = tuple(numbers(tokenizer, text))
-        found = [(one, known[one.reply]) for dialogue in dialogues for one in dialogue.exchanges()]
-        return cls(tokenizer, tuple(known.values()), tuple(found))
+        found = ((one, tuple(numbers(tokenizer, one.reply))) for dialogue in dialogues for one in dialogue.exchanges())
+        return cls(tokenizer, tuple((one, reply) for one, reply in found if reply))
 
     def draw(self, chance: Random, span: int) -> tuple[Sample, Sample]:
         """Two samples of stage 1 on one compressed text of up to `span` tokens: to repeat it, and to go on after it."""
         if chance.random() < DIALOGUES:
             found, reply = self._exchange(chance, span)
-            return repeated(self.tokenizer, reply), exchange(self.tokenizer, found, reply, most=LEARNT)
-        before, text, after = self._cut(chance, span)
-        return repeated(self.tokenizer, text), Sample((text,), (*before, MEMORY, *after), after)
+            text = self.tokenizer.decode(reply)
+            on, clear = (exchange(self.tokenizer, found, reply, content=one, most=LEARNT) for one in ([SLOT], text))
+            on = replace(on, clear=clear.tokens)
+        else:
+            found, before, reply = self._piece(chance, span)
+            content = [{"type": "text", "text": before}, SLOT]
+            on = exchange(self.tokenizer, found, reply, content=content, most=LEARNT, guessed=1)
+        asked = replace(found, next_user=chance.choice(AGAIN), next_reply=self.tokenizer.decode(reply))
+        return exchange(self.tokenizer, asked, reply, most=span, guessed=1), on
 
     def _exchange(self, chance: Random, span: int) -> tuple[Exchange, tuple[int, ...]]:
         """An exchange; mostly one whose reply goes in whole, since this is what the next turn is about."""
@@ -82,27 +85,31 @@ class Texts:
             found, reply = chance.choice(self.exchanges)
             if not whole or span // 4 <= len(reply) <= span + span // 4:
                 break
-        return found, reply[:span]
+        return found, clipped(self.tokenizer, reply[:span])
 
-    def _cut(self, chance: Random, span: int) -> tuple[tuple[int, ...], ...]:
-        """What stands before a piece of a reply, the piece of up to `span` tokens, and what comes after it."""
+    def _piece(self, chance: Random, span: int) -> tuple[Exchange, str, tuple[int, ...]]:
+        """An exchange that goes on with a long reply, what stands before a piece of it, and the piece."""
         wide = chance.randint(max(1, span // 2), span)
         for _ in range(30):
-            reply = chance.choice(self.replies)
+            found, reply = chance.choice(self.exchanges)
             if len(reply) >= wide + LEARNT:
                 break
+        wide = min(wide, -(-len(reply) // 2))  # where none is as long, half of this one, so that something comes after
         begin = chance.randrange(max(1, len(reply) - wide - LEARNT))
         end = begin + wide
-        return reply[max(0, begin - chance.randrange(CLEAR)) : begin], reply[begin:end], reply[end : end + LEARNT]
-
-
-def repeated(tokenizer: Any, text: tuple[int, ...]) -> Sample:
-    """A text to be said again from its memory."""
-    return Sample((text,), (MEMORY, *numbers(tokenizer, AGAIN), *text), text)
+        after = self.tokenizer.decode(reply[end : end + LEARNT])
+        before = self.tokenizer.decode(reply[max(0, begin - chance.randrange(CLEAR)) : begin])
+        return replace(found, next_user=ON, next_reply=after), before, clipped(self.tokenizer, reply[begin:end])
 
 
 def exchange(
-    tokenizer: Any, found: Exchange, reply: tuple[int, ...], *, content: Any = (SLOT,), most: int = TARGET
+    tokenizer: Any,
+    found: Exchange,
+    reply: tuple[int, ...],
+    *,
+    content: Any = (SLOT,),
+    most: int = TARGET,
+    guessed: int = 2,
 ) -> Sample:
     """The turn after a reply, and the reply to it, to be guessed.
 
@@ -111,7 +118,8 @@ def exchange(
         found: the exchange.
         reply: tokens of the reply, as far as they are compressed.
         content: of the reply's message: the place of its memory, a text, or None for no message at all.
-        most: tokens of each turn that is guessed.
+        most: tokens of the next turn, and of the reply to it.
+        guessed: messages that are guessed: the last one, or both.
     """
     messages = [
         {"role": "user", "content": shortened(tokenizer, found.user, CLEAR)},
@@ -125,7 +133,7 @@ def exchange(
     labels: list[int] = []
     for piece, at in pieces(tokenizer, messages, answer=False):
         tokens += piece
-        if labels or (at is not None and at >= len(messages) - 2):
+        if labels or (at is not None and at >= len(messages) - guessed):
             labels += piece if at is not None else [IGNORED] * len(piece)
     return Sample((reply,) if MEMORY in tokens else (), tuple(tokens), tuple(labels))
 
@@ -144,7 +152,7 @@ def history(
     messages: list[dict[str, Any]] = []
     replies: list[tuple[int, ...]] = []
     for user, reply in dialogue.turns[max(0, turn - TURNS) : turn]:
-        replies.append(tuple(numbers(tokenizer, reply)[:span]))
+        replies.append(clipped(tokenizer, numbers(tokenizer, reply)[:span]))
         messages.append({"role": "user", "content": shortened(tokenizer, user, CLEAR)})
         messages.append({"role": "assistant", "content": tokenizer.decode(replies[-1])})
     messages.append({"role": "user", "content": shortened(tokenizer, dialogue.turns[turn][0], TARGET)})
@@ -156,10 +164,22 @@ def answered(
 ) -> Sample:
     """A dialogue with its replies compressed, and the answer to be guessed."""
     short = [{**one, "content": [SLOT]} if one["role"] == "assistant" else one for one in messages]
-    return Sample(tuple(replies), (*render(tokenizer, short, answer=True), *answer), tuple(answer))
+    tokens, clear = ((*render(tokenizer, found, answer=True), *answer) for found in (short, messages))
+    return Sample(tuple(replies), tokens, tuple(answer), clear)
 
 
 def shortened(tokenizer: Any, text: str, most: int) -> str:
     """The beginning of a text."""
     found = numbers(tokenizer, text)
-    return text if len(found) <= most else tokenizer.decode(found[:most])
+    return text if len(found) <= most else str(tokenizer.decode(clipped(tokenizer, found[:most])))
+
+
+def clipped(tokenizer: Any, tokens: Sequence[int]) -> tuple[int, ...]:
+    """Tokens without half a character at an end, which could be neither said nor read again."""
+    begin, end = 0, len(tokens)
+    while end - begin > 1 and (text := tokenizer.decode(tokens[begin:end])).endswith("\ufffd"):
+        end -= 1
+    while end - begin > 1 and text.startswith("\ufffd"):
+        begin += 1
+        text = tokenizer.decode(tokens[begin:end])
+    return tuple(tokens[begin:end])

@@ -23,7 +23,7 @@ __all__ = ["load_adapters", "save_adapters"]
 CONFIG = "config.json"
 TENSORS = "memory.safetensors"
 WEIGHTS = "adapter_model.safetensors"
-NAMES = ("rows", "project", "weigh")
+NAMES = ("rows", "project", "count", "weigh")
 
 
 def save_adapters(network: Network, folder: Path, about: Mapping[str, Any]) -> None:
@@ -70,11 +70,19 @@ def load_adapters(backbone: Any, folder: Path) -> Network:
             f"{str(folder)!r} holds no adapters ({' '.join(str(error).split())[:200]}): make some with `forgetless "
             "train rea-latent`"
         ) from error
+    wanted = {name: peft.get_peft_model_state_dict(network.model, adapter_name=name) for name in states}
+    held = {name: getattr(network, name) for name in NAMES}
+    for name, state, there in (*((name, states[name], wanted[name]) for name in states), (TENSORS, own, held)):
+        if {key: value.shape for key, value in state.items()} != {key: value.shape for key, value in there.items()}:
+            raise ConfigError(
+                f"{name} in {str(folder)!r} does not fit: name the backbone that it was trained on, "
+                f"{told.get('backbone')!r}, or train anew"
+            )
     for name, state in states.items():
         peft.set_peft_model_state_dict(network.model, state, adapter_name=name)
     with torch.no_grad():
         for name in NAMES:
-            getattr(network, name).copy_(own[name])
+            held[name].copy_(own[name])
     network.eval().requires_grad_(False)
     return network
 

@@ -46,7 +46,7 @@ def pieces(
     named = [{**message, "content": f"{secret}:{at};"} for at, message in enumerate(messages)]
     try:
         text = tokenizer.apply_chat_template(named, tokenize=False, add_generation_prompt=answer)
-    except jinja2.TemplateError as error:
+    except (jinja2.TemplateError, ValueError) as error:  # the latter where there is no template
         raise RequestError(f"the model's chat template refuses these messages: {error}") from error
     head, *rest = text.split(f"{secret}:")
     yield numbers(tokenizer, head, special=True), None
@@ -65,6 +65,10 @@ def numbers(tokenizer: Any, text: str, *, special: bool = False) -> list[int]:
         text: to read.
         special: whether the names of special tokens in it mean them.
     """
+    if not text.isascii():
+        text = text.encode("utf-16", "surrogatepass").decode(
+            "utf-16", "replace"
+        )  # lone surrogates are in no vocabulary
     found: list[int] = tokenizer(text, add_special_tokens=False, split_special_tokens=not special).input_ids
     return found
 
@@ -74,7 +78,7 @@ def memories(messages: Sequence[Mapping[str, Any]]) -> Iterator[Mapping[str, Any
     for message in messages:
         content = message.get("content")
         if isinstance(content, list | tuple):
-            yield from (part for part in content if part.get("type") == TYPE)
+            yield from (part for part in content if isinstance(part, Mapping) and part.get("type") == TYPE)
 
 
 def _parts(at: int, message: Mapping[str, Any]) -> list[str | None]:

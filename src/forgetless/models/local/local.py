@@ -28,6 +28,8 @@ ROWS = 16
 REFUSED = ("tools", "functions", "response_format", "logprobs", "audio")
 """What a request may not ask for."""
 
+NUMBERS = {"max_completion_tokens": int, "max_tokens": int, "temperature": int | float, "seed": int}
+
 
 class Local:
     """A model in this process. Calls may come from any thread; they queue.
@@ -122,8 +124,9 @@ class Local:
             limit = min(limit, (self.window or len(inputs) + limit) - len(inputs))
             said: list[int] = []
             shown = ""
+            ends = self.network.ends(self.tokenizer)
             for number in self.network.said(inputs, body.get("temperature") or 0.0, body.get("seed")):
-                ended = number in self._ends
+                ended = number in ends
                 said += [] if ended else [number]
                 text = self.tokenizer.decode(said, skip_special_tokens=True)
                 last = ended or len(said) >= limit
@@ -135,18 +138,18 @@ class Local:
                 if last:
                     return
 
-    @property
-    def _ends(self) -> set[int]:
-        """Tokens that end a reply."""
-        told = self.network.model.generation_config.eos_token_id
-        return {self.tokenizer.eos_token_id, *(told if isinstance(told, list) else [told])}
-
     def _asked(self, body: Mapping[str, Any]) -> tuple[list[int], list[Any]]:
         for name in REFUSED:
             if body.get(name):
                 raise self._refusal(name, name)
+        for name, kind in NUMBERS.items():
+            if not isinstance(body.get(name) or 0, kind):
+                raise self._refusal(f"{name} {body[name]!r}", name)
+        messages = body.get("messages")
+        if not isinstance(messages, list) or not all(isinstance(message, Mapping) for message in messages):
+            raise self._refusal("messages that are no list of messages", "messages")
         try:
-            return self._read(body.get("messages") or [])
+            return self._read(messages)
         except RequestError as error:
             raise self._refusal(str(error), "messages") from error
 

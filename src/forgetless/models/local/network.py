@@ -2,11 +2,13 @@
 
 The compressor reads the text and then the memory rows, inputs of its own that are trained; its last hidden states there
 are the memory, and stand in the generator's input as they are (REA, Figure 3). That is the `plain` start. In the
-`pooled` start each vector begins as the mean of the input embeddings of the slot's share of the text, rare tokens
-before common ones, and the hidden state adds to it through a matrix that starts at zero: the generator reads something
-from the first step on, which a short training needs (docs/latent.md has both measured). How rare a token is tells its
-place in the vocabulary, since merged vocabularies are in the order of their merges, the commonest first: by Zipf's law
-the logarithm of the place is the surprise. What the compressor thinks of a token is learnt and adds to that.
+`pooled` start each vector begins as a mean of *input embeddings*, and the hidden state adds to it through a matrix that
+starts at zero: the generator reads something from the first step on, which a short training needs (docs/latent.md has
+both measured). Tokens weigh what they tell: the backbone's own surprise at each, times how rare it is at all. Rarity is
+its place in the vocabulary, since merged vocabularies are in the order of their merges, the commonest first, and by
+Zipf's law the place goes as one over the frequency. The text is cut into shares of equal weight, one a slot, so that a
+telling token has a vector nearly to itself and a stretch of filler shares one. How much surprise and rarity count, and
+what the compressor thinks of a token, is learnt.
 
 Shapes: B texts, T tokens, S slots, W width. Rows are padded at their ends. Attention is causal, so that padding reaches
 nothing before it and needs no mask.
@@ -27,7 +29,7 @@ from peft.tuners.tuners_utils import BaseTunerLayer
 from forgetless.errors import ConfigError
 from forgetless.models.local.chat import MEMORY
 
-__all__ = ["COMPRESS", "GENERATE", "IGNORED", "Lora", "Network", "Sample", "Shape"]
+__all__ = ["COMPRESS", "GENERATE", "IGNORED", "Lora", "Network", "Sample", "Shape", "shares"]
 
 Tensor: TypeAlias = Any
 """A torch tensor; torch has no part in type checking, since most installations do without it."""
@@ -36,6 +38,12 @@ COMPRESS, GENERATE = "compress", "generate"
 """The adapters."""
 
 IGNORED = -100
+
+SURE = 0.1
+"""Nats that are added to a token's surprise, so that one that is certain still weighs something."""
+
+PART = 128
+"""Tokens whose surprise is found at once: each takes a number for every word of the vocabulary."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,11 +54,14 @@ class Sample:
         texts: the tokens of each.
         tokens: of the sequence; `MEMORY` marks stand for the texts, in their order.
         labels: of the last tokens, what is to be guessed there, or -100; no mark stands among these.
+        clear: the sequence with the texts themselves in it, from which the backbone alone guesses: its guesses are
+            learnt as much as the labels are. Empty where the labels are all there is to learn.
     """
 
     texts: tuple[tuple[int, ...], ...]
     tokens: tuple[int, ...]
     labels: tuple[int, ...]
+    clear: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +89,6 @@ class Shape:
         slots: vectors of a text.
         most: tokens of a text that go in.
         start: of a vector: `plain`, the paper's, or `pooled`.
-        sharpness: of a pooled mean: 0 weighs all tokens alike, 1 lets the rarest stand out, as Zipf's law has it.
         compress: the adapter that writes.
         generate: the adapter that reads.
     """
@@ -86,7 +96,6 @@ class Shape:
     slots: int = 8
     most: int = 512
     start: Literal["plain", "pooled"] = "pooled"
-    sharpness: float = 0.5
     compress: Lora = field(default_factory=Lora)
     generate: Lora = field(default_factory=Lora)
 
@@ -118,17 +127,17 @@ class Network(torch.nn.Module):  # type: ignore[misc]  # torch has no part in ty
     Attributes:
         shape: of the memory.
         width: of a vector.
-        sharpness: of the mean; a training begins with a sharper one than it ends with.
         model: the peft model.
         rows: [S, W], inputs of the compressor behind a text.
         project: [W, W], what a hidden state adds to a pooled vector; empty in the plain start.
-        weigh: [W], what a token's hidden state adds to its rarity; empty in the plain start.
+        count: [2], how much rarity and surprise count in a token's weight; empty in the plain start.
+        weigh: [W], what a token's hidden state adds to these; empty in the plain start.
     """
 
     def __init__(self, backbone: Any, shape: Shape) -> None:
         """Put new adapters on a model of transformers; its own weights stay as they are."""
         super().__init__()
-        self.shape, self.sharpness = shape, shape.sharpness
+        self.shape = shape
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", FutureWarning)  # peft 0.21 reads what transformers 6 calls otherwise
             self.model = peft.get_peft_model(backbone, _config(shape.compress), adapter_name=COMPRESS)
@@ -141,16 +150,46 @@ class Network(torch.nn.Module):  # type: ignore[misc]  # torch has no part in ty
         rows = table[torch.randperm(len(table))[: shape.slots]].detach().float().clone()
         self.rows = torch.nn.Parameter(rows)
         pooled = shape.start == "pooled"
-        self.project = torch.nn.Parameter(torch.zeros(self.width if pooled else 0, self.width))
-        self.weigh = torch.nn.Parameter(torch.zeros(self.width if pooled else 0))
-        self.trained()
+        self.project = torch.nn.Parameter(torch.zeros(self.width if pooled else 0, self.width), pooled)
+        self.count = torch.nn.Parameter(torch.ones(2 if pooled else 0), pooled)
+        self.weigh = torch.nn.Parameter(torch.zeros(self.width if pooled else 0), pooled)
+        self._check()
+        self.train()
+
+    def _check(self) -> None:
+        """That what comes out of the output layer is what the backbone guesses from: some scale or cap it."""
+        self.use(None)
+        with torch.no_grad():
+            inputs = self.rows[None, :2]
+            with self._cast():
+                whole = self.model.get_base_model()(inputs_embeds=inputs.to(self._dtype()), use_cache=False).logits
+            ours = self._head(self._states(inputs))
+        if not torch.allclose(whole.float(), ours.float(), rtol=0.02, atol=0.02 * float(whole.float().abs().max())):
+            kind = getattr(self.model.config, "model_type", "unknown")
+            raise ConfigError(f"a backbone of type {kind!r} scales or caps its logits: no latent memory yet")
+
+    def train(self, mode: bool = True) -> Network:
+        """Switch the adapters' dropout on or off; the backbone has none, since it also teaches."""
+        super().train(mode)
+        self.model.eval()
+        for layer in self._layers():
+            layer.lora_dropout.train(mode)
+        return self
 
     def trained(self) -> list[Any]:
         """All that learns, switched on: peft switches the adapter off that is not active, and it would not learn."""
-        found = [self.rows, *([self.project, self.weigh] if self.shape.start == "pooled" else [])]
+        found = [self.rows, *([self.project, self.count, self.weigh] if self.shape.start == "pooled" else [])]
         found += [parameter for name, parameter in self.model.named_parameters() if ".lora_" in name]
         for parameter in found:
             parameter.requires_grad_(True)
+        return found
+
+    def ends(self, tokenizer: Any) -> set[int]:
+        """Tokens that end a reply: the tokenizer's, and those of the model's own settings."""
+        told = self.model.generation_config.eos_token_id
+        found = {tokenizer.eos_token_id, *(told if isinstance(told, list) else [told])} - {None}
+        if not found:
+            raise ConfigError("the backbone has no token that ends a reply, so its replies have no end")
         return found
 
     def use(self, adapter: str | None) -> None:
@@ -174,22 +213,39 @@ class Network(torch.nn.Module):  # type: ignore[misc]  # torch has no part in ty
             texts: the tokens of each; those behind the first `most` are left out.
         """
         texts = [list(text[: self.shape.most]) for text in texts]
-        inputs = [torch.cat([self.embed(text), self.rows]) for text in texts]
+        embedded = [self.embed(text) for text in texts]
+        inputs = [torch.cat([found, self.rows]) for found in embedded]
+        pooled = self.shape.start == "pooled" and any(texts)
+        telling = self._telling(texts, embedded) if pooled else [None] * len(texts)
         self.use(COMPRESS)
         states = self._states(torch.nn.utils.rnn.pad_sequence(inputs, batch_first=True))
-        found = [self._memory(state, row, text) for state, row, text in zip(states, inputs, texts, strict=True)]
-        return torch.stack(found)
+        return torch.stack([self._memory(*found) for found in zip(states, embedded, telling, strict=True)])
 
-    def _memory(self, states: Tensor, inputs: Tensor, text: Sequence[int]) -> Tensor:
-        """The memory of one text, [S, W]: states and inputs are [T + S or more, W]."""
-        end = len(text)
-        if self.shape.start == "plain" or not text:
-            return states[end : end + self.shape.slots].float()
-        rarity = torch.log1p(self._tensor(text).float()) * self.sharpness
-        known = torch.nn.functional.rms_norm(states[: end + self.shape.slots].float(), (self.width,))
-        thought = known[:end] @ self.weigh / sqrt(self.width)
-        weights = torch.softmax(_shares(end, self.shape.slots).to(rarity) + rarity + thought, -1)
-        return weights @ inputs[:end] + known[end:] @ self.project / self.width
+    def _memory(self, states: Tensor, embedded: Tensor, telling: Tensor | None) -> Tensor:
+        """The memory of one text, [S, W]: states are [T + S or more, W], embeddings [T, W]."""
+        end, slots = len(embedded), self.shape.slots
+        if telling is None or not end:
+            return states[end : end + slots].float()
+        known = torch.nn.functional.rms_norm(states[: end + slots].float(), (self.width,))
+        weights = torch.softmax(telling @ self.count + known[:end] @ self.weigh / sqrt(self.width), -1)
+        return shares(weights, slots) @ embedded + known[end:] @ self.project / self.width
+
+    def _telling(self, texts: Sequence[Sequence[int]], embedded: Sequence[Tensor]) -> list[Tensor]:
+        """How rare each token is and how surprising after those before it, [T, 2] of logarithms for each text.
+
+        Nothing stands before the first token: it is as surprising as the others are on average.
+        """
+        self.use(None)
+        rows = []
+        with torch.no_grad():
+            states = self._states(torch.nn.utils.rnn.pad_sequence(list(embedded), batch_first=True))
+            for text, state in zip(texts, states, strict=True):
+                wanted = self._tensor(text[1:])
+                parts = zip(state[: len(wanted)].split(PART), wanted.split(PART), strict=True)
+                nats = torch.cat([_nats(self._head(known), said) for known, said in parts])
+                nats = torch.cat([nats.mean(0, keepdim=True).nan_to_num(), nats])[: len(text)]
+                rows.append(torch.stack([torch.log1p(self._tensor(text).float()), torch.log(nats + SURE)], -1))
+        return rows
 
     def inputs(self, tokens: Sequence[int], memories: Sequence[Tensor]) -> Tensor:
         """The generator's input: embeddings of tokens, with a memory in the place of each mark; [T, W] in fp32."""
@@ -202,25 +258,56 @@ class Network(torch.nn.Module):  # type: ignore[misc]  # torch has no part in ty
 
     def losses(self, samples: Sequence[Sample], memories: Sequence[Sequence[Tensor]]) -> list[Tensor]:
         """Nats of each token that is to be guessed, for each sample, with the generator at work."""
-        self.use(GENERATE)
-        inputs = [self.inputs(sample.tokens, found) for sample, found in zip(samples, memories, strict=True)]
-        states = self._states(torch.nn.utils.rnn.pad_sequence(inputs, batch_first=True))
-        wanted = self._tensor([IGNORED]).expand(states.shape[:2]).clone()
-        for at, (sample, row) in enumerate(zip(samples, inputs, strict=True)):
-            wanted[at, len(row) - len(sample.labels) : len(row)] = self._tensor(sample.labels)
-        wanted = wanted[:, 1:]
-        asked = wanted != IGNORED
-        with self._cast():
-            logits = self.model.get_base_model().get_output_embeddings()(states[:, :-1][asked])
-        nats = torch.nn.functional.cross_entropy(logits.float(), wanted[asked], reduction="none")
-        return list(nats.split(asked.sum(-1).tolist()))
+        logits = self._guesses(samples, memories)
+        return [_nats(found, self._asked(sample)) for found, sample in zip(logits, samples, strict=True)]
 
     def forward(self, samples: Sequence[Sample]) -> Tensor:
-        """The mean of the samples' nats a token, with gradients into both adapters and all that makes the memory."""
+        """The mean of the samples' nats a token, with gradients into both adapters and all that makes the memory.
+
+        Where a sample is there in clear too, it is the mean of the label's and of those to the backbone's own guess.
+        """
         texts = list(dict.fromkeys(text for sample in samples for text in sample.texts))
         memories = dict(zip(texts, self.compress(texts), strict=True))
-        found = [[memories[text] for text in sample.texts] for sample in samples]
-        return torch.cat(self.losses(samples, found)).mean()
+        found = self._guesses(samples, [[memories[text] for text in sample.texts] for sample in samples])
+        losses = []
+        for sample, logits in zip(samples, found, strict=True):
+            nats = _nats(logits, self._asked(sample))
+            if sample.clear:
+                taught = -(self._taught(sample) * torch.log_softmax(logits.float(), -1)).sum(-1)
+                nats = (nats + taught) / 2
+            losses.append(nats)
+        return torch.cat(losses).mean()
+
+    def _guesses(self, samples: Sequence[Sample], memories: Sequence[Sequence[Tensor]]) -> list[Tensor]:
+        """Logits of each token that is to be guessed, [N, vocabulary] for each sample, with the generator at work."""
+        self.use(GENERATE)
+        inputs = [self.inputs(sample.tokens, found) for sample, found in zip(samples, memories, strict=True)]
+        return self._logits(inputs, [sample.labels for sample in samples])
+
+    def _taught(self, sample: Sample) -> Tensor:
+        """What the backbone alone guesses from a sample in clear, [N, vocabulary]: probabilities, without gradient."""
+        self.use(None)
+        with torch.no_grad():
+            (logits,) = self._logits([self.embed(sample.clear)], [sample.labels])
+            return torch.softmax(logits.float(), -1)
+
+    def _logits(self, inputs: Sequence[Tensor], labels: Sequence[Sequence[int]]) -> list[Tensor]:
+        """Logits where there are labels at the ends of inputs [T, W]."""
+        states = self._states(torch.nn.utils.rnn.pad_sequence(list(inputs), batch_first=True))
+        asked = torch.zeros(states.shape[:2], dtype=torch.bool, device=states.device)
+        for at, (row, wanted) in enumerate(zip(inputs, labels, strict=True)):
+            end = len(row) - 1  # a token is guessed at the place before it
+            asked[at, end - len(wanted) : end] = self._tensor(wanted) != IGNORED
+        return list(self._head(states[asked]).split(asked.sum(-1).tolist()))
+
+    def _head(self, states: Tensor) -> Tensor:
+        """Logits of what comes next, [N, vocabulary]."""
+        with self._cast():
+            return self.model.get_base_model().get_output_embeddings()(states)
+
+    def _asked(self, sample: Sample) -> Tensor:
+        """The labels that are to be guessed."""
+        return self._tensor([label for label in sample.labels if label != IGNORED])
 
     def said(self, inputs: Tensor, temperature: float = 0.0, seed: int | None = None) -> Iterator[int]:
         """Tokens that the generator goes on with, without end.
@@ -267,13 +354,21 @@ class Network(torch.nn.Module):  # type: ignore[misc]  # torch has no part in ty
         return [layer for layer in self.model.modules() if isinstance(layer, BaseTunerLayer)]
 
 
-def _shares(tokens: int, slots: int) -> Tensor:
-    """[S, T]: 0 where a token is in a slot's share of a text, else minus infinity; shares overlap in short texts."""
-    places = torch.arange(tokens)
-    begins = torch.arange(slots) * tokens // slots
-    ends = torch.maximum((torch.arange(slots) + 1) * tokens // slots, begins + 1)
-    inside = (places >= begins[:, None]) & (places < ends[:, None])
-    return torch.zeros(slots, tokens).masked_fill(~inside, float("-inf"))
+def _nats(logits: Tensor, wanted: Tensor) -> Tensor:
+    return torch.nn.functional.cross_entropy(logits.float(), wanted, reduction="none")
+
+
+def shares(weights: Tensor, slots: int) -> Tensor:
+    """[S, T]: the text cut into shares of equal weight, one a slot; each row sums to one.
+
+    Args:
+        weights: [T], of the tokens; they sum to one.
+        slots: S.
+    """
+    ends = weights.cumsum(0) * slots
+    begins = ends - weights * slots
+    slot = torch.arange(slots, device=weights.device)[:, None]
+    return (torch.minimum(ends, slot + 1) - torch.maximum(begins, slot)).clamp_min(0)
 
 
 def _config(lora: Lora) -> Any:
