@@ -271,7 +271,7 @@ def turns_plot(summary: Mapping[str, Any], path: Path) -> None:
     figure.set_size_inches(11, 8)
     parts = {
         "prompt_tokens": "prompt tokens",
-        "first_token_ms": "processor ms to the first token (dotted: to make the prompt)",
+        "first_token_ms": "CPU ms to the first token (dotted: to make it)",
         "added_mib": "memory at the peak, beyond what was there (MiB)",
         "nats": "nats a token of the reply",
     }
