@@ -53,7 +53,7 @@ def requests(draw: st.DrawFn) -> tuple[str, list[Any]]:
     return dialect, bodies
 
 
-@settings(max_examples=50)
+@settings(max_examples=150)
 @given(requests(), st.integers(0, 3), st.integers(0, 6), st.sets(st.integers(0, 3), max_size=2))
 def test_taken_apart_as_it_grows_is_taken_apart_from_the_start(
     made: tuple[str, list[Any]], loose: int, longest: int, pins: set[int]
@@ -74,7 +74,7 @@ def test_taken_apart_as_it_grows_is_taken_apart_from_the_start(
             assert now.dialect.emit(now.parsed, now.parsed.messages) == body, whole
 
 
-@settings(max_examples=40)
+@settings(max_examples=100)
 @given(requests(), st.floats(0.3, 1.1), st.sampled_from(["fifo", "masking", "bm25", "recent"]), st.booleans())
 def test_a_session_that_settles_sends_what_one_that_starts_over_sends(
     made: tuple[str, list[Any]], share: float, policy: str, truncate: bool

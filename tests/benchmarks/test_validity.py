@@ -20,10 +20,10 @@ def run(tmp_path, capsys, **options):
 
 
 def test_a_small_run_is_without_a_fault(tmp_path, capsys):
-    table, summary = run(tmp_path, capsys, histories=20)
+    table, summary = run(tmp_path, capsys, histories=60)
     assert set(summary["policies"]) == {variant.name for variant in variants()}
     for name, figures in summary["policies"].items():
-        assert figures["runs"] == 20
+        assert figures["runs"] == 60
         assert figures["faulty_runs"] == 0, (tmp_path / "records.jsonl").read_text("utf-8")
         assert set(figures["faults"]) == set(FAULTS)
         assert name in table
@@ -33,7 +33,7 @@ def test_a_small_run_is_without_a_fault(tmp_path, capsys):
 
 
 def test_a_small_run_with_instructions_is_without_a_fault(tmp_path, capsys):
-    _, summary = run(tmp_path, capsys, histories=8, instructions=True)
+    _, summary = run(tmp_path, capsys, histories=15, instructions=True)
     assert {figures["faulty_runs"] for figures in summary["policies"].values()} == {0}
     assert json.loads((tmp_path / "config.json").read_text("utf-8"))["instructions"] is True
     fifo = next(variant for variant in variants(instructions=True) if variant.name == "fifo")
@@ -68,9 +68,9 @@ def test_json_is_the_summary(tmp_path, capsys):
 
 
 def test_two_processes_find_what_one_does(tmp_path, capsys, monkeypatch):
-    _, one = run(tmp_path / "one", capsys, histories=8, seed=100)
+    _, one = run(tmp_path / "one", capsys, histories=30, seed=100)
     monkeypatch.setattr("forgetless.benchmarks.tasks.validity._CHUNK", 2)
-    _, two = run(tmp_path / "two", capsys, histories=8, seed=100)
+    _, two = run(tmp_path / "two", capsys, histories=30, seed=100)
     assert one == two
 
 

@@ -377,7 +377,7 @@ JSON = st.recursive(
 FIELDS = ["messages", "input", "system", "instructions", "tools", "tool_choice", "text", "output_config", "stop", "n"]
 
 
-@settings(max_examples=150)
+@settings(max_examples=400)
 @given(st.sampled_from(list(ASK)), st.dictionaries(st.sampled_from(FIELDS), JSON, max_size=3))
 def test_whatever_comes_is_answered_or_refused(dialect: str, more: dict[str, Any]) -> None:
     status, body = Served(Scripted(["yes"])).answer(dialect, {**ASK[dialect], **more})

@@ -96,7 +96,7 @@ def instances(draw: st.DrawFn) -> Instance:
 @example(([4.0, 1e-308], [1, 0], 0, None))
 @example(([5e307, 5e307, 5e307], [1, 1, 1], 2, None))
 @example(([0.0, 9.0, -1.0], [1, 2, 1], 3, [True, False, True]))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=200, deadline=None)
 def test_is_optimal_on_few_units(instance: Instance) -> None:
     assert total(instance) == pytest.approx(brute_force(*instance), rel=1e-9, abs=0)
 

@@ -201,6 +201,7 @@ def requests(draw: st.DrawFn) -> dict[str, Any]:
     }
 
 
+@settings(max_examples=60)
 @given(body=requests(), path=st.sampled_from(PATHS))
 def test_values_of_any_kind_in_any_place(body: dict[str, Any], path: str, running: Scene) -> None:
     running.provider.answer = None
@@ -220,6 +221,7 @@ def test_values_of_any_kind_in_any_place(body: dict[str, Any], path: str, runnin
     assert not running.locked()
 
 
+@settings(max_examples=60)
 @given(st.binary(max_size=60) | st.text(max_size=40).map(str.encode))
 def test_bytes_of_any_kind(running: Scene, data: bytes) -> None:
     running.provider.answer = None

@@ -66,26 +66,26 @@ class Texts:
 
     def draw(self, chance: Random, span: int) -> tuple[Sample, Sample]:
         """Two samples of stage 1 on one compressed text of up to `span` tokens: to repeat it, and to go on after it."""
-        if chance.random() < DIALOGUES:
-            found, reply = self._exchange(chance, span)
-            text = self.tokenizer.decode(reply)
+        dialogue = chance.random() < DIALOGUES
+        found, before, reply = self._exchange(chance, span) if dialogue else self._piece(chance, span)
+        text = self.tokenizer.decode(reply)
+        if dialogue:
             on, clear = (exchange(self.tokenizer, found, reply, content=one, most=LEARNT) for one in ([SLOT], text))
             on = replace(on, clear=clear.tokens)
         else:
-            found, before, reply = self._piece(chance, span)
             content = [{"type": "text", "text": before}, SLOT]
             on = exchange(self.tokenizer, found, reply, content=content, most=LEARNT, guessed=1)
-        asked = replace(found, next_user=chance.choice(AGAIN), next_reply=self.tokenizer.decode(reply))
+        asked = replace(found, next_user=chance.choice(AGAIN), next_reply=text)
         return exchange(self.tokenizer, asked, reply, most=span, guessed=1), on
 
-    def _exchange(self, chance: Random, span: int) -> tuple[Exchange, tuple[int, ...]]:
-        """An exchange; mostly one whose reply goes in whole, since this is what the next turn is about."""
+    def _exchange(self, chance: Random, span: int) -> tuple[Exchange, str, tuple[int, ...]]:
+        """An exchange, nothing before its reply, and the reply: mostly whole: the next turn is about that."""
         whole = chance.random() < WHOLE
         for _ in range(30):
             found, reply = chance.choice(self.exchanges)
             if not whole or span // 4 <= len(reply) <= span + span // 4:
                 break
-        return found, clipped(self.tokenizer, reply[:span])
+        return found, "", clipped(self.tokenizer, reply[:span])
 
     def _piece(self, chance: Random, span: int) -> tuple[Exchange, str, tuple[int, ...]]:
         """An exchange that goes on with a long reply, what stands before a piece of it, and the piece."""

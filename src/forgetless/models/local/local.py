@@ -29,6 +29,7 @@ REFUSED = ("tools", "functions", "response_format", "logprobs", "audio")
 """What a request may not ask for."""
 
 NUMBERS = {"max_completion_tokens": int, "max_tokens": int, "temperature": int | float, "seed": int}
+"""What a request gives as numbers, and of which kind."""
 
 
 class Local:
