@@ -303,19 +303,20 @@ TOGETHER = """
 import sys
 from pathlib import Path
 import torch
-from accelerate import Accelerator
 import test_latent as here
 from forgetless.models.local.chat import MEMORY
 from forgetless.models.local.network import Sample
-accelerator = Accelerator(cpu=True)
-same = accelerator.process_index == 0
-def draw(chance, span):
-    text = (6, 7, 8) if same else tuple(chance.randrange(6, 60) for _ in range(5))
-    return [Sample((text,), (MEMORY, 9, 10), (9, 10))]
+from forgetless.training.latent import processes
 settings = here.replace(here.SMALL, spans=((2, (8,)),), answers=0, draws=4)
-for start in ("plain", "pooled"):
-    out = Path(sys.argv[1]) / start
-    assert len(list(here.train(here.network(start), (draw, draw), settings, out, accelerator=accelerator))) == 2
+with processes() as accelerator:
+    same = accelerator.process_index == 0
+    def draw(chance, span):
+        text = (6, 7, 8) if same else tuple(chance.randrange(6, 60) for _ in range(5))
+        return [Sample((text,), (MEMORY, 9, 10), (9, 10))]
+    for start in ("plain", "pooled"):
+        out = Path(sys.argv[1]) / start
+        assert len(list(here.train(here.network(start), (draw, draw), settings, out, accelerator=accelerator))) == 2
+assert not torch.distributed.is_initialized()
 """
 
 
@@ -324,7 +325,8 @@ def test_two_processes_learn_together_whatever_they_draw(tmp_path: Path) -> None
     (tmp_path / "run.py").write_text(TOGETHER)
     here = Path(__file__).parent
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
-    env = {**os.environ, "PYTHONPATH": f"{here}{os.pathsep}{here.parent}", "OMP_NUM_THREADS": "1"}
+    path = f"{here}{os.pathsep}{here.parent}"
+    env = {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1", "ACCELERATE_USE_CPU": "true"}
     done = subprocess.run(
         [*command, tmp_path / "run.py", tmp_path], env=env, capture_output=True, timeout=120, check=False
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json as json_
 import sys
 from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import asdict, replace
 from importlib.metadata import version
 from pathlib import Path
@@ -15,7 +16,7 @@ from typing import Any, Literal
 from forgetless.benchmarks.latent_plots import latent_plot
 from forgetless.benchmarks.plots import draw
 from forgetless.datasets.dialogues import Dialogue, read_dialogues
-from forgetless.errors import ConfigError, MissingExtra
+from forgetless.errors import ConfigError
 from forgetless.models.local.backbone import use_threads
 
 __all__ = ["rea_latent"]
@@ -66,7 +67,7 @@ def rea_latent(
     use_threads(threads)
     from forgetless.models.local.adapters import save_adapters
     from forgetless.training.checkpoints import folder_for
-    from forgetless.training.latent import train
+    from forgetless.training.latent import processes, train
     from forgetless.training.latent_answers import told_apart
 
     settings = _settings(paper, start, steps, seed)
@@ -75,14 +76,15 @@ def rea_latent(
     dialogues = read_dialogues(data)
     shown = _beside(beside)
     folder_for(out)
-    accelerator = _accelerator() if accelerate else None
-    found, network = _network(backbone, settings.shape, seed)
-    sources = _sources(network, found.tokenizer, dialogues, settings, out)
     lines = []
-    for line in train(network, sources, settings, out, accelerator=accelerator, learns_from=told_apart(dialogues)):
-        lines.append(line)
-        if line["step"] % TOLD == 0:
-            _tell(f"step {line['step']} of {settings.steps}: {_mean(lines):.3f} nats a token, {line['seconds']:.1f} s")
+    with processes() if accelerate else nullcontext() as accelerator:
+        found, network = _network(backbone, settings.shape, seed)
+        sources = _sources(network, found.tokenizer, dialogues, settings, out)
+        for line in train(network, sources, settings, out, accelerator=accelerator, learns_from=told_apart(dialogues)):
+            lines.append(line)
+            if line["step"] % TOLD == 0:
+                mean, took = _mean(lines), line["seconds"]
+                _tell(f"step {line['step']} of {settings.steps}: {mean:.3f} nats a token, {took:.1f} s")
     if accelerator is not None and not accelerator.is_main_process:
         return
     about = {"forgetless": version("forgetless"), "backbone": found.name, "data": _data(dialogues)}
@@ -203,14 +205,6 @@ def _bytes(folder: Path) -> int:
 
 def _mean(lines: Sequence[dict[str, Any]]) -> float:
     return fmean(float(line["loss"]) for line in lines[-TOLD:])
-
-
-def _accelerator() -> Any:
-    try:
-        from accelerate import Accelerator  # type: ignore[import-untyped,unused-ignore]
-    except ModuleNotFoundError as error:
-        raise MissingExtra("local", "accelerate") from error
-    return Accelerator()
 
 
 def _tell(text: str) -> None:

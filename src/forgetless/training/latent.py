@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from math import cos, pi
 from pathlib import Path
@@ -21,11 +22,11 @@ from typing import Any
 
 import torch
 
-from forgetless.errors import ConfigError
+from forgetless.errors import ConfigError, MissingExtra
 from forgetless.models.local.network import Lora, Network, Sample, Shape
 from forgetless.training.checkpoints import fingerprint, folder_for, keep, resume
 
-__all__ = ["PAPER", "SMALL", "Settings", "Source", "train"]
+__all__ = ["PAPER", "SMALL", "Settings", "Source", "processes", "train"]
 
 Source = Callable[[Random, int], Sequence[Sample]]
 """Samples of a draw, on texts of up to so many tokens."""
@@ -141,6 +142,23 @@ def train(
                 if step + 1 == settings.steps or (step + 1) % settings.keep == 0:
                     run.keep(step + 1)
             yield figures
+
+
+@contextmanager
+def processes() -> Iterator[Any]:
+    """This process's `Accelerator` among those that `accelerate launch` started; it leaves them at the end.
+
+    One that ends without leaving them may abort: threads of theirs still hold tensors while Python goes away.
+    """
+    try:
+        from accelerate import Accelerator  # type: ignore[import-untyped,unused-ignore]
+    except ModuleNotFoundError as error:
+        raise MissingExtra("local", "accelerate") from error
+    accelerator = Accelerator()
+    try:
+        yield accelerator
+    finally:
+        accelerator.end_training()
 
 
 class _Run:
