@@ -56,8 +56,8 @@ class Settings:
     """
 
     shape: Shape = field(default_factory=Shape)
-    spans: tuple[tuple[int, tuple[int, ...]], ...] = ((30, (32,)), (300, (64,)), (100, (64, 128, 64, 256)))
-    answers: int = 90
+    spans: tuple[tuple[int, tuple[int, ...]], ...] = ((40, (32,)), (500, (64,)), (100, (64, 128, 64, 256)))
+    answers: int = 60
     span: int = 64
     draws: int = 4
     parts: int = 2
