@@ -296,13 +296,6 @@ def test_a_closed_store_says_so(store: Store) -> None:
         store.conversations()
 
 
-def test_what_is_written_later_counts_also_where_the_first_is_still_in_one_piece(store: Store) -> None:
-    for name, at in (("first", 2.0), ("second", 1.0)):
-        made = replace(exchange(name, ["a"], at=at), state=name.encode())
-        store.write([made] if name == "first" else [made, exchange("other", ["b"], at=3.0)])
-    assert store.state("ann", "c1", keys_of(["a"])) == b"second"
-
-
 @dataclass
 class Held:
     """A conversation as the simple model has it."""

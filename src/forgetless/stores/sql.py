@@ -8,6 +8,7 @@ from dataclasses import replace
 from functools import partial
 from typing import ClassVar, TypeVar
 
+from forgetless.errors import StoreError
 from forgetless.stores import inbox, queries
 from forgetless.stores.base import Conversation, Exchange, Place, Summary
 from forgetless.stores.links import Link, Links, fit
@@ -86,8 +87,13 @@ class SqlStore:
         if record is not None:
             self._links.run(self.WRITE, lambda db: inbox.accept(db, record), write=True)
         elif named:
-            # after what was accepted before it, which would otherwise count as newer when it is taken apart
-            self._change(partial(queries.write, exchanges=named, salt=self.salt, contents=self._contents))
+            work = partial(queries.write, exchanges=named, salt=self.salt, contents=self._contents)
+            try:
+                self._links.run(self.WRITE, work, write=True)
+            except StoreError:  # it may lean on what is not yet taken apart
+                if not self._links.run("", inbox.waits):
+                    raise
+                self._change(work)
 
     def locate(self, caller: str, keys: Sequence[bytes]) -> Place | None:
         """See `Store`."""
